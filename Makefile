@@ -32,6 +32,10 @@ UNRACED ?= ./test/e2e ./hack/image ./internal/fleet/lockdown ./internal/verify/a
 # beside others, and all of .ci/run is to end within an hour.
 TIMEOUT ?= 55m
 
+# How many tests of a package of UNRACED run at a time; empty for two more than processors.
+# Each may run a cluster, which takes a gigabyte of memory.
+PARALLEL ?=
+
 # The version as which the programs are built, and the repository of the image that belongs
 # to it: `make build VERSION=v0.1.0 REPOSITORY=registry.example.com/tenure-server`. Without
 # them it is a development build, or the commit's tag.
@@ -102,11 +106,11 @@ format: ## fail if a Go file is not formatted
 .PHONY: check
 check: format $(BIN)/golangci-lint | check-tools ## format, lint and unit tests of the root module, for use while working
 	@$(BIN)/golangci-lint run --config .golangci.yml ./...
-	@$(GO) test $(UNIT)
+	@$(GO) test -vet=off $(UNIT) # the linter has run govet
 
 .PHONY: test
 test: build clients flux-operator kyverno generate-check ## run every test: unit, script and integration tests of all modules
-	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' hack/test.sh $(TESTED)
+	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' PARALLEL='$(PARALLEL)' hack/test.sh $(TESTED)
 
 .PHONY: lint
 lint: format $(BIN)/golangci-lint ## check formatting and style

@@ -2,12 +2,14 @@
 # Runs the tests of the modules that are its arguments, all of them even when some fail.
 # GO is the go command, TIMEOUT the time that the tests of one package may take, RACE the
 # flag of the race detector or nothing. UNRACED are packages of the root module that are
-# tested without it.
+# tested without it, PARALLEL how many of their tests run at a time: by default two more than
+# there are processors, because a test with a cluster waits most of its time.
 set -o pipefail
 
 go=${GO:-go}
 read -ra unraced <<<"${UNRACED:-}"
 read -ra race <<<"${RACE:-}"
+parallel=${PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) + 2))}
 failed=0
 
 # make lint runs govet on all packages, so the tests do not run it again.
@@ -30,6 +32,6 @@ done
 
 if ((${#unraced[@]} > 0)); then
 	echo "go test in ${unraced[*]}"
-	run "${unraced[@]}"
+	run -parallel "$parallel" "${unraced[@]}"
 fi
 exit "$failed"

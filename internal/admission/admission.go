@@ -47,7 +47,7 @@ type Rule struct {
 	// Name is what exemptions call it, [Prefix] included, and what its policies
 	// are called unless it is shared.
 	Name string
-	// Title says what holds, for people.
+	// Title is a sentence for people that states the rule.
 	Title string
 	// Rows are the rows of the catalogue of attacks that it stops.
 	Rows []string

@@ -48,7 +48,7 @@ func credentialRights() Rule {
 	}
 }
 
-// credentialSecrets: what holds an account's kubeconfig is written by the platform, in
+// credentialSecrets: only the platform writes the Secrets with kubeconfigs of accounts, in
 // the account's own namespace too, which may be no tenant's.
 func credentialSecrets() Rule {
 	made := func(object string) string {

@@ -37,7 +37,7 @@ func images() Rule {
 	}
 }
 
-// imagesOf is CEL for all images of a Pod, those that are mounted as volumes too.
+// imagesOf is CEL for all images of a Pod, including images that are mounted as volumes.
 func imagesOf(pod string) string {
 	var lists []string
 	for _, field := range []struct{ list, image string }{

@@ -58,7 +58,7 @@ func WebhookManifest() ([]byte, error) {
 func documents(title string, objects ...any) ([]byte, error) {
 	out := bytes.NewBufferString(title)
 	for _, object := range objects {
-		// Through a map, so that what an object does not have is left out.
+		// A map leaves out the fields that an object does not have.
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return nil, fmt.Errorf("cannot convert a policy: %w", err)

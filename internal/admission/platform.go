@@ -10,7 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// status: what Flux says about an object is said by Flux.
+// status: only Flux's controllers write the status of Flux's objects.
 func status() Rule {
 	r := Rule{
 		Name: Prefix + "status", Rows: []string{"S4"},

@@ -25,7 +25,7 @@ func shardOf(object string) string {
 	return fmt.Sprintf("(has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : '')", object, v1alpha1.LabelShard)
 }
 
-// shardMoved is CEL that holds if an object comes into a shard, or into another one.
+// shardMoved is CEL that is true if a request moves an object to a shard, or to another shard.
 var shardMoved = "(oldObject == null || " + shardOf("object") + " != " + shardOf("oldObject") + ")"
 
 // shards: an object is worked on by the controllers that the platform chose for its

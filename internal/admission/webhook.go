@@ -18,7 +18,7 @@ const (
 	// it again does not remove the secret.
 	WebhookPath = "/namespaces"
 
-	// NamespaceWebhook is what refusals of the webhook call it.
+	// NamespaceWebhook is the name of the webhook in its refusals.
 	NamespaceWebhook = "namespaces.tenure.dev"
 
 	// webhookSeconds is how long an owner waits when the webhook does not answer.

@@ -178,7 +178,7 @@ func tenantImages() []podCheck {
 	}
 }
 
-// workloads returns the rule about what Pods ask for: images, classes, schedulers and nodes.
+// workloads returns the rule about the images, classes, schedulers and nodes of Pods.
 // Controllers of Kubernetes create the Pods of tenants' workloads, so the rule checks their
 // Pods too, and not the templates that they write.
 func workloads() Rule {

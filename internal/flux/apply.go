@@ -20,21 +20,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FieldManager is the name under which `flux install` and `flux bootstrap`
+// FieldManager is the field manager with which `flux install` and `flux bootstrap`
 // apply manifests.
 const FieldManager = "flux"
 
 const (
-	// applyConcurrency is how many objects are applied at a time.
+	// applyConcurrency is the number of objects that are applied at a time.
 	applyConcurrency = 8
-	// retryPause is the pause between two looks at something that takes a
-	// moment: a CRD that is to be established, a kind that is to be served.
+	// retryPause is the interval of polling for short waits: until a CRD is established, or
+	// the API server serves a kind.
 	retryPause = 50 * time.Millisecond
-	// servedTimeout bounds how long an object may be refused because its
-	// kind or its namespace, applied just before, is not there yet. It does not
-	// bound a request: the API server of a busy machine may take its time.
+	// servedTimeout is how long the API server may refuse an object because it does not know
+	// the object's kind or namespace yet, which were applied just before. It does not limit a
+	// request, since the API server of a busy machine may be slow.
 	servedTimeout = 10 * time.Second
-	// establishedTimeout bounds the wait for a CRD that was accepted.
+	// establishedTimeout is the timeout of the wait for an accepted CRD.
 	establishedTimeout = time.Minute
 )
 
@@ -73,8 +73,8 @@ func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
 
 // ApplyManifests applies objects by server-side apply as [FieldManager], taking
 // over fields of others. CRDs, Namespaces and ClusterRoles come first; the rest
-// follows once the CRDs are established. It does not wait for anything to
-// become ready, and changes nothing that is as it should be.
+// follows once the CRDs are established. It does not wait until objects
+// are ready, and does not write objects without a difference.
 //
 // It does what fluxcd/pkg/ssa does for the flux command, without the dry run of every object
 // and the waits that cannot be cancelled. It returns the first error of the API server, or an
@@ -87,7 +87,7 @@ func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstruc
 	return applyAll(ctx, c, objects)
 }
 
-// applyAll applies what defines others first.
+// applyAll applies CRDs, Namespaces and ClusterRoles before the objects that need them.
 func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	var definitions, rest []*unstructured.Unstructured
 	for _, obj := range objects {
@@ -175,7 +175,7 @@ func waitEstablished(ctx context.Context, c client.Client, crd *unstructured.Uns
 	return nil
 }
 
-// describeObject is kind, namespace/name as messages show it.
+// describeObject returns kind and namespace/name, as messages show them.
 func describeObject(obj *unstructured.Unstructured) string {
 	name := strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")
 	return obj.GetKind() + " " + name

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 )
 
-// building is held during a build: what kustomize knows of kinds is the process's.
+// building is held during a build, since kustomize stores its schemas of kinds in global variables.
 var building sync.Mutex
 
 // Build builds the kustomization in the folder dir as kustomize-controller would:
@@ -32,7 +32,7 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the kustomization: %w", err)
 	}
-	// As JSON, which is read in a fraction of the time that YAML takes.
+	// JSON, which is parsed in a fraction of the time of YAML.
 	var manifests bytes.Buffer
 	encoder := json.NewEncoder(&manifests)
 	for _, r := range resources.Resources() {

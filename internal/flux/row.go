@@ -89,7 +89,7 @@ type Row struct {
 
 	// dependent is set while the object says that it waits for dependsOn.
 	dependent bool
-	// checks is set while a Kustomization checks the health of what it has applied.
+	// checks is set while a Kustomization checks the health of the objects that it applied.
 	checks bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.

@@ -39,7 +39,7 @@ func NewScheme() *runtime.Scheme {
 }
 
 // NewClient returns a client for Flux's objects. It asks the server nothing before it is used,
-// so that it can be made before the server or Flux's CRDs are there: a kind whose CRD is
+// so that it can be created before the server runs or Flux's CRDs exist: a kind whose CRD is
 // missing answers with "not found" and works as soon as the CRD is. It reads from the server,
 // not from a cache, and has no rate limit of its own. It returns an error if the configuration
 // is not valid.

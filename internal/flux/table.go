@@ -18,7 +18,7 @@ func ShortRevision(s string) string {
 	return hash.ReplaceAllStringFunc(s, func(h string) string { return h[:shortHash] })
 }
 
-// TableOptions says what a table shows besides the kind's own columns.
+// TableOptions selects the columns of a table besides the kind's own columns.
 type TableOptions struct {
 	// Namespace adds the column NAMESPACE.
 	Namespace bool
@@ -46,7 +46,7 @@ func Table(kind Kind, rows []Row, opts TableOptions) (header []string, cells [][
 	return header, cells
 }
 
-// LiveTable lays out rows of any kinds in one table, for a fleet that comes up.
+// LiveTable lays out rows of any kinds in one table, for a fleet that is starting.
 func LiveTable(rows []Row) (header []string, cells [][]string) {
 	header = []string{"NAMESPACE", "KIND", "NAME", "READY", "REVISION", "MESSAGE"}
 	for _, r := range rows {

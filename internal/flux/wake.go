@@ -30,7 +30,7 @@ func WakeDependents(ctx context.Context, c client.WithWatch) error {
 	})
 }
 
-// needsOf writes down the state of what an object needs.
+// needsOf returns the state of the objects that an object depends on, as text.
 func needsOf(row Row, rows []Row) string {
 	var state strings.Builder
 	for _, other := range rows {
@@ -41,8 +41,8 @@ func needsOf(row Row, rows []Row) string {
 	return state.String()
 }
 
-// unblocked returns the objects that say that they wait for what they depend
-// on, although there is nothing left to wait for. Those that wait for a source
+// unblocked returns the objects whose status reports that a dependency is not ready, although
+// all their dependencies are. Those that wait for a source
 // are not among them: Flux's controllers watch sources.
 func unblocked(rows []Row) []Row {
 	a := assessor{rows: map[Ref]Row{}}
@@ -65,8 +65,8 @@ func unblocked(rows []Row) []Row {
 	return due
 }
 
-// serves reports whether a needed object is there for those that need it, at the
-// revision of its own source. A Kustomization is Ready a moment before it says
+// serves reports whether an object is ready for its dependents, at the revision of its own
+// source. A Kustomization is Ready a moment before it says
 // which revision it has applied, which its dependents ask for.
 func (a assessor) serves(need Ref) bool {
 	if a.unmet(need) != "" {

@@ -40,7 +40,7 @@ func Watch(ctx context.Context, c client.WithWatch, selection Selection, handle 
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer cancel(nil) // runs first, and ends what Wait waits for
+	defer cancel(nil) // runs before Wait, and ends the goroutines of the group
 	for _, kind := range selection.kinds() {
 		group.Go(func() {
 			if err := w.follow(ctx, kind); err != nil {
@@ -166,7 +166,7 @@ func (w *watcher) follow(ctx context.Context, kind Kind) error {
 
 // stream follows the changes after a list until the server ends them, and says
 // whether there were any. A reason to end is not of interest: the next list
-// finds out what there is to know.
+// finds out the current state.
 func (w *watcher) stream(ctx context.Context, list client.ObjectList) bool {
 	opts := append(w.selection.options(), &client.ListOptions{
 		Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},

@@ -12,12 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// heldUp is how much longer a tenant's namespace may take to go than a bare one. When
-// Kubernetes finds the parameters' finalizer, it is some five seconds.
+// heldUp is how much more than twice the time of a bare namespace the deletion of a tenant's
+// namespace may take. When Kubernetes finds the finalizer of the parameters, it tries again after
+// some five seconds. On an idle machine a bare namespace is gone within a second; on a busy one
+// the manager is slower as well, and the bound grows.
 const heldUp = 3 * time.Second
 
-// TestNamespaceGoes deletes a tenant's namespace beside one that is nobody's: the
-// parameters' finalizer does not hold the tenant's up.
+// TestNamespaceGoes deletes a tenant's namespace and a namespace without a tenant, and checks
+// that the finalizer of the parameters does not delay the deletion of the tenant's namespace.
 func TestNamespaceGoes(t *testing.T) {
 	t.Parallel()
 	admin, _ := cluster(t)
@@ -42,7 +44,7 @@ func TestNamespaceGoes(t *testing.T) {
 		}
 		return len(took) == len(names), fmt.Sprint(took)
 	})
-	if t.Logf("gone after %s", took); took["goes-tenant"] > took["goes-bare"]+heldUp {
+	if t.Logf("gone after %s", took); took["goes-tenant"] > 2*took["goes-bare"]+heldUp {
 		t.Errorf("the tenant's namespace went after %s, and a bare one after %s", took["goes-tenant"], took["goes-bare"])
 	}
 }

@@ -155,23 +155,3 @@ func (a *auditor) write(what audited) {
 // auditHeader is the header with the ID of an audit event, in requests to the API server
 // and in answers to the client.
 var auditHeader = http.CanonicalHeaderKey(audit.HeaderAuditID)
-
-// withAudit writes an event after each request that the proxy does not pass on, and one more
-// when the answer of a long-running request begins.
-func (p *Proxy) withAudit(next handler) handler {
-	return func(w *recorder, r *http.Request, c *requestCall) error {
-		began := time.Now()
-		entry := func(stage auditv1.Stage) {
-			if w.answer != "passed" {
-				p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: began, id: w.auditID()})
-			}
-		}
-		w.begun = func() {
-			if c.longRunning() {
-				entry(auditv1.StageResponseStarted)
-			}
-		}
-		defer entry(auditv1.StageResponseComplete)
-		return next(w, r, c)
-	}
-}

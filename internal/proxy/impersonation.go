@@ -130,18 +130,3 @@ func stripImpersonation(h http.Header) {
 		}
 	}
 }
-
-// withImpersonation removes the impersonation headers of a caller that impersonates itself.
-// All other headers stay: the API server or [Proxy.identity] decides about them.
-func (p *Proxy) withImpersonation(next handler) handler {
-	return func(w *recorder, r *http.Request, c *requestCall) error {
-		if c.as != nil && c.credential.certified != nil {
-			return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
-		}
-		if c.as != nil && c.as.isSelf(c.caller) {
-			stripImpersonation(r.Header)
-			c.as = nil
-		}
-		return next(w, r, c)
-	}
-}

@@ -8,13 +8,8 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 )
 
 // serveAllNamespaces answers a list or watch of all namespaces with the objects of the
@@ -71,49 +66,6 @@ func identityText(who user.Info) string {
 	groups := append([]string(nil), who.GetGroups()...)
 	sort.Strings(groups)
 	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
-}
-
-// namespacedKinds reports which kinds are namespaced. It reads the API server's discovery
-// again for each unknown kind, so that it knows a new kind at once.
-type namespacedKinds struct {
-	client discovery.DiscoveryInterface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-}
-
-func newKinds(config *rest.Config) (namespacedKinds, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return namespacedKinds{}, err
-	}
-	return namespacedKinds{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
-}
-
-// find returns the mapping of the preferred version of a kind, or nil if the kind does not
-// exist.
-func (k namespacedKinds) find(group, resource string) *apimeta.RESTMapping {
-	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-	if err != nil {
-		return nil
-	}
-	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil
-	}
-	return mapping
-}
-
-func (k namespacedKinds) namespaced(group, resource string) bool {
-	mapping := k.find(group, resource)
-	return mapping != nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
-}
-
-// inCluster returns the resource of a cluster-scoped kind, and false for all other kinds.
-func (k namespacedKinds) inCluster(group, resource string) (schema.GroupVersionResource, bool) {
-	mapping := k.find(group, resource)
-	if mapping == nil || mapping.Scope.Name() != apimeta.RESTScopeNameRoot || mapping.Resource.Group != group || mapping.Resource.Resource != resource {
-		return schema.GroupVersionResource{}, false
-	}
-	return mapping.Resource, true
 }
 
 // joins reports whether a question is about a list or watch in all namespaces that the

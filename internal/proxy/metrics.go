@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"log/slog"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -62,19 +60,5 @@ func (m *metrics) request(answer string, code int, took time.Duration, long bool
 	m.requests.WithLabelValues(answer, strconv.Itoa(code)).Inc()
 	if !long {
 		m.durations.WithLabelValues(answer).Observe(took.Seconds())
-	}
-}
-
-// withMetrics counts and logs a request after its answer.
-func (p *Proxy) withMetrics(next handler) handler {
-	return func(w *recorder, r *http.Request, c *requestCall) error {
-		began := time.Now()
-		defer func() {
-			p.metrics.request(w.answer, w.code, time.Since(began), c.longRunning())
-			if p.log.Enabled(r.Context(), slog.LevelDebug) {
-				p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(began))
-			}
-		}()
-		return next(w, r, c)
 	}
 }

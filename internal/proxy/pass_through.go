@@ -203,29 +203,3 @@ func (b *buffers) Get() []byte {
 
 // Put implements httputil.BufferPool.
 func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }
-
-// answer answers a request itself, or passes it on to the API server.
-func (p *Proxy) answer(w *recorder, r *http.Request, c *requestCall) error {
-	for _, step := range []struct {
-		answer string
-		try    func(http.ResponseWriter, *http.Request, *requestCall) (bool, error)
-	}{{"filtered", p.serveFiltered}, {"reviewed", p.reviewed}, {"reviewed", p.rulesReviewed}} {
-		w.answer = step.answer
-		if done, err := step.try(w, r, c); done || err != nil {
-			return err
-		}
-	}
-	w.answer = "passed"
-	if c.longRunning() {
-		if !p.watches.take(c.flow) {
-			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", c.flow, p.watches.max, p.watches.all)
-		}
-		defer p.watches.giveBack(c.flow)
-		if c.info.Verb == "watch" {
-			p.metrics.watches.Inc()
-			defer p.metrics.watches.Dec()
-		}
-	}
-	p.pass.ServeHTTP(w, r)
-	return nil
-}

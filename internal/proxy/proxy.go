@@ -225,8 +225,3 @@ func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource 
 	changed := p.view.change.changed()
 	return p.view.visible(who, question{verb: verb, group: group, resource: resource}), changed
 }
-
-// ServeHTTP implements http.Handler. It always answers.
-func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	_ = p.handler(newRecorder(rw, p.slow.write), r, &requestCall{})
-}

@@ -85,20 +85,6 @@ func parseRequest(r *http.Request, checks []requestCheck) (*requestCall, error) 
 	return c, nil
 }
 
-// withRequestInfo parses a request. It refuses a request without a credential, or with more
-// than one reading of who asks.
-func (p *Proxy) withRequestInfo(next handler) handler {
-	return func(w *recorder, r *http.Request, c *requestCall) error {
-		parsed, err := parseRequest(r, p.checks)
-		if err != nil {
-			return err
-		}
-		*c = *parsed
-		c.auditID = w.auditID
-		return next(w, r, c)
-	}
-}
-
 // canonical returns the canonical path of a request that the proxy may answer, and ""
 // for all other requests.
 func canonical(info *request.RequestInfo) string {

@@ -7,24 +7,16 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"sync"
-	"time"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
-
-	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
 const (
-	// scopeAge is how long the proxy caches that a kind exists and is cluster-scoped. This
-	// can change only by deleting the kind with all its objects.
-	scopeAge = 5 * time.Second
 	// maxObject is the maximum size of a single object, in bytes: more than an API server
 	// stores.
 	maxObject = 8 << 20
@@ -149,49 +141,6 @@ func (p *Proxy) readAll(out *http.Request, room *budget.Reservation) (*fullRespo
 		return nil, err
 	}
 	return &fullResponse{response.StatusCode, response.Header, body}, nil
-}
-
-// scopes caches the cluster-scoped kinds of the API server. It looks kinds up when they are
-// requested, so that new kinds need no restart.
-type scopes struct {
-	client discovery.ServerResourcesInterface
-	mu     sync.Mutex
-	known  map[schema.GroupVersion]scope
-}
-
-// scope holds the cluster-scoped kinds of a group version.
-type scope struct {
-	resources []string
-	read      time.Time
-}
-
-// inCluster reports whether a kind is served and cluster-scoped.
-func (s *scopes) inCluster(group, version, resource string) (bool, error) {
-	gv := schema.GroupVersion{Group: group, Version: version}
-	s.mu.Lock()
-	known, ok := s.known[gv]
-	s.mu.Unlock()
-	if ok && time.Since(known.read) < scopeAge && slices.Contains(known.resources, resource) {
-		return true, nil
-	}
-	began := time.Now()
-	list, err := s.client.ServerResourcesForGroupVersion(gv.String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot ask for the kinds of %s: %w", gv, err)
-	}
-	known = scope{read: began}
-	for _, r := range list.APIResources {
-		if !r.Namespaced {
-			known.resources = append(known.resources, r.Name)
-		}
-	}
-	s.mu.Lock()
-	s.known[gv] = known
-	s.mu.Unlock()
-	return slices.Contains(known.resources, resource), nil
 }
 
 // pathOf returns the path of an object of a cluster-scoped kind.

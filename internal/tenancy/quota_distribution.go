@@ -53,7 +53,7 @@ func DistributeQuota(limit corev1.ResourceList, shares []Share, rebalance bool) 
 		}
 	}
 	for name, bound := range limit {
-		e := newEscrow(name, bound, shares)
+		e := newDistribution(name, bound, shares)
 		e.rebalance = rebalance
 		if e.divide() {
 			over = append(over, name)
@@ -68,8 +68,8 @@ func DistributeQuota(limit corev1.ResourceList, shares []Share, rebalance bool) 
 	return hard, over
 }
 
-// escrow divides one resource, counted in units.
-type escrow struct {
+// distribution divides one resource, counted in units.
+type distribution struct {
 	name corev1.ResourceName
 	// coarse is the number of Kubernetes units, or thousandths of them, in one unit of the
 	// distribution. Limits are rounded down to units; used and enforced amounts are rounded
@@ -104,8 +104,8 @@ func (p part) needed() int64 { return p.used + p.wanted }
 // largest returns the largest of the namespace's limits and its usage.
 func (p part) largest() int64 { return max(p.hard, p.enforced, p.used) }
 
-func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share) *escrow {
-	e := &escrow{name: name, coarse: 1, parts: make([]part, len(shares))}
+func newDistribution(name corev1.ResourceName, bound resource.Quantity, shares []Share) *distribution {
+	e := &distribution{name: name, coarse: 1, parts: make([]part, len(shares))}
 	for e.limit = e.units(bound, false); e.limit >= maxUnits; e.limit = e.units(bound, false) {
 		e.coarse *= 1024
 	}
@@ -125,13 +125,13 @@ func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share
 }
 
 // fine says whether the resource is counted in thousandths, as processors are.
-func (e *escrow) fine() bool { return strings.HasSuffix(string(e.name), "cpu") }
+func (e *distribution) fine() bool { return strings.HasSuffix(string(e.name), "cpu") }
 
 // maxUnits keeps sums of many parts within 64 bits. A limit is less, so that a part that
 // is cut to it is above every limit.
 const maxUnits = int64(1) << 46
 
-func (e *escrow) units(q resource.Quantity, up bool) int64 {
+func (e *distribution) units(q resource.Quantity, up bool) int64 {
 	value := q.Value()
 	if e.fine() {
 		value = q.MilliValue()
@@ -147,7 +147,7 @@ func (e *escrow) units(q resource.Quantity, up bool) int64 {
 
 // quantity returns the new size of a part, in the format of the limit. A part that does not
 // change is not rounded up to whole units, because the rest may belong to other parts.
-func (e *escrow) quantity(i int, hard, like resource.Quantity) resource.Quantity {
+func (e *distribution) quantity(i int, hard, like resource.Quantity) resource.Quantity {
 	p := e.parts[i]
 	if e.coarse > 1 && p.exists && p.next == p.hard {
 		return hard
@@ -163,7 +163,7 @@ func (e *escrow) quantity(i int, hard, like resource.Quantity) resource.Quantity
 }
 
 // divide says what each part is to be now, and whether more is used than the limit.
-func (e *escrow) divide() (over bool) {
+func (e *distribution) divide() (over bool) {
 	room, used, wanted, count := e.limit, int64(0), int64(0), int64(0)
 	for _, p := range e.parts {
 		if p.leaving {
@@ -195,7 +195,7 @@ func (e *escrow) divide() (over bool) {
 }
 
 // shrink gives each namespace the same fraction of its usage.
-func (e *escrow) shrink(room, used int64) {
+func (e *distribution) shrink(room, used int64) {
 	for i := range e.parts {
 		p := &e.parts[i]
 		if !p.leaving {
@@ -206,7 +206,7 @@ func (e *escrow) shrink(room, used int64) {
 }
 
 // fair says whether the parts can stay as they are.
-func (e *escrow) fair(room, used, count int64) bool {
+func (e *distribution) fair(room, used, count int64) bool {
 	sum, part := int64(0), (room-used)/count
 	for _, p := range e.parts {
 		if p.leaving {
@@ -222,7 +222,7 @@ func (e *escrow) fair(room, used, count int64) bool {
 
 // lacking reports whether waiting requests need more than a namespace has, while the
 // other parts can stay unchanged.
-func (e *escrow) lacking(room int64) bool {
+func (e *distribution) lacking(room int64) bool {
 	sum, lacking := int64(0), false
 	for _, p := range e.parts {
 		if p.leaving {
@@ -238,7 +238,7 @@ func (e *escrow) lacking(room int64) bool {
 // first gives what is in no part. Then the other namespaces give half of what they have
 // free, those with the most first, and all of it if half is not enough. Requests that lack
 // more than all of this get nothing, so that they do not take what serves others.
-func (e *escrow) serve(room int64) {
+func (e *distribution) serve(room int64) {
 	type waiting struct {
 		*part
 		want
@@ -301,7 +301,7 @@ func (p *part) spare(to *part) int64 {
 // share gives each namespace what it uses and an equal part of what is free, in round
 // numbers; the first namespaces get the remainder. Waiting requests get what they want
 // before that, if there is enough for all of them.
-func (e *escrow) share(free, wanted, count int64) {
+func (e *distribution) share(free, wanted, count int64) {
 	serves := wanted <= free
 	if serves {
 		free -= wanted
@@ -335,7 +335,7 @@ func (e *escrow) share(free, wanted, count int64) {
 
 // step goes as far towards the division as it may be gone now: down at once, up as far
 // as others have come down before, since what goes down now may never be written.
-func (e *escrow) step() {
+func (e *distribution) step() {
 	reserved := int64(0)
 	for _, p := range e.parts {
 		reserved += p.largest()

@@ -29,7 +29,7 @@ func wants(name corev1.ResourceName, values string, since time.Time) (all []Want
 	return all
 }
 
-func TestEscrow(t *testing.T) {
+func TestDistributeQuota(t *testing.T) {
 	t.Parallel()
 	type ns struct{ hard, enforced, used, wanted string }
 	for _, tc := range []struct {
@@ -90,7 +90,7 @@ func TestEscrow(t *testing.T) {
 				got = append(got, q.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" || tc.over != (len(over) > 0) {
-				t.Errorf("Escrow(): over %v, -want, +got:\n%s", over, diff)
+				t.Errorf("DistributeQuota(): over %v, -want, +got:\n%s", over, diff)
 			}
 		})
 	}
@@ -214,10 +214,10 @@ func (w *world) served() {
 	}
 }
 
-// FuzzEscrow runs namespaces, Kubernetes' quota controller and the manager in every
+// FuzzDistributeQuota runs namespaces, Kubernetes' quota controller and the manager in every
 // order. Each byte is something that happens. The limit is so many times 2 to the power of
 // size, by which what is used grows too, and a little.
-func FuzzEscrow(f *testing.F) {
+func FuzzDistributeQuota(f *testing.F) {
 	f.Add(uint16(10), uint8(0), []byte("\x00\x01\x02\x03\x10\x11\x12\x13\x20\x21\x22\x23\x30\x31"))
 	f.Add(uint16(3), uint8(0), []byte{0, 0, 0, 0, 3, 2, 3, 2, 11, 19, 27, 3, 2, 5, 3, 2})
 	f.Add(uint16(100), uint8(0), []byte{0, 3, 2, 11, 11, 11, 0, 3, 2, 4, 3, 2, 10, 0, 3, 2, 19, 27})

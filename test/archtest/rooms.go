@@ -66,7 +66,7 @@ var layers = []layer{
 	},
 	{
 		folder:  "internal/fleet",
-		does:    "the platform's repository: `layout`, `workspace`, `yamledit`, `yamlpath`, `lockdown`, `tenantrepo`, `bootstrap`, `scaffold`, `secrets`",
+		does:    "the platform's repository: `layout`, `workspace`, `yamledit`, `lockdown`, `tenantrepo`, `bootstrap`, `scaffold`, `secrets`",
 		imports: []string{"internal/admission", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "config", "api"},
 	},
 	{

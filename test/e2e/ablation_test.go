@@ -1,38 +1,116 @@
 package e2e
 
 import (
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/ablation"
 )
 
-// TestAblation removes every control of the example fleet by itself, and checks that exactly
-// the attacks that the control should stop get through. With all controls restored, all
-// attacks are stopped again.
+// The tests of this file take the longest. They are in the first file of the package because go
+// test starts parallel tests in the order of the files: a long test that starts last would run
+// alone at the end.
+
+// TestAblation attacks the unchanged example fleet. Then it removes every control of the fleet
+// by itself, and checks that exactly the attacks that the control should stop get through. With
+// all controls restored, all attacks are stopped again.
 func TestAblation(t *testing.T) {
 	t.Parallel()
-	e := copyExample(t)
-	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
-	expectNothing(t, "the example fleet becomes ready altogether", failed)
+	r, report := exampleCase{
+		reason:  "with the official lockdown and the example's policies and role",
+		change:  func(*testing.T, example) {},
+		through: plain,
+	}.attack(t)
+	expectSample(t, report)
+	repeat(r, report)
+	t.Run("Rows", func(t *testing.T) { ablateExample(r.with(t)) })
+}
+
+func ablateExample(r run) {
+	r.t.Helper()
 	opts := attackOptions(r)
 	opts.Tenant = "dev-team"
-	all, err := ablation.Run(t.Context(), ablation.Options{Attack: opts, Progress: func(m ablation.Measured) {
-		t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Progress: func(m ablation.Measured) {
+		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
 	}})
 	if err != nil {
-		t.Error(err)
+		r.t.Error(err)
 	}
 	if got, want := len(all), len(ablation.Rows())+1; got != want {
-		t.Errorf("%d rows were tried, want %d", got, want)
+		r.t.Errorf("%d rows were tried, want %d", got, want)
 	}
 	for _, m := range all {
 		if diff := cmp.Diff(m.Row.Through(), m.Through); diff != "" {
-			t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
 		}
 		for _, fault := range m.Faults {
-			t.Errorf("without %s: %s", m.Row.Name(), fault)
+			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
 		}
 	}
-	t.Log("\n" + ablation.Matrix(all))
+	r.t.Log("\n" + ablation.Matrix(all))
+}
+
+// TestVerifyTenurePolicies checks that Tenure's policies, role and manager stop every attack
+// that Flux and Kubernetes do not stop.
+func TestVerifyTenurePolicies(t *testing.T) {
+	t.Parallel()
+	e := tenureFleet(t)
+	policies := filepath.Join(e.platform, "infrastructure", "policies")
+	write(t, strings.Replace(string(config.Proxy()), "  replicas: 2\n", "  replicas: 1\n", 1), policies, "proxy.yaml")
+	edit(t, "resources: [", "resources: [proxy.yaml, ", policies, "kustomization.yaml")
+	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+	expectNothing(t, "the example works under Tenure's rules as it is", failed)
+	through, report := verify(r)
+	if len(through) > 0 {
+		t.Errorf("got through: %q", through)
+	}
+	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
+	// namespace, the attacks that its owners can try.
+	for tenant, rows := range map[string]string{
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
+		"newcomer": "I7 I12 I16 I17 A2",
+	} {
+		for _, id := range strings.Fields(rows) {
+			i := slices.IndexFunc(report.Results, func(r catalog.Result) bool { return r.Tenant == tenant && (r.Attack.ID == id || r.Attack.Key() == id) })
+			switch {
+			case i < 0:
+				t.Errorf("%s was not tried as %s", id, tenant)
+			case report.Results[i].Finding.Outcome == catalog.NotInstalled:
+				t.Errorf("%s was tried as %s where nothing is attacked: %s", id, tenant, report.Results[i].Finding.Message)
+			}
+		}
+	}
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", atMost)
+	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
+}
+
+// ablateTenure removes Tenure's rules, together with other controls that stop the same
+// attacks.
+func ablateTenure(r run) {
+	r.t.Helper()
+	opts := attackOptions(r)
+	opts.Tenant = "dev-team"
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Progress: func(m ablation.Measured) {
+		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	}})
+	if err != nil {
+		r.t.Error(err)
+	}
+	if got, want := len(all), len(ablation.TenureRows())+1; got != want {
+		r.t.Errorf("%d rows were tried, want %d", got, want)
+	}
+	for _, m := range all {
+		for _, fault := range m.Faults {
+			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
+		}
+		want := slices.Sorted(slices.Values(append(slices.Clone(m.Row.Attacks), m.Row.Also...)))
+		if diff := cmp.Diff(want, m.Through); diff != "" {
+			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+		}
+	}
 }

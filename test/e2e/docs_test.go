@@ -187,7 +187,7 @@ func addToProfile(t *testing.T, dir string, fields map[string]any) {
 // TestDocumentedTenant runs one fleet with all manifests of the documentation for the
 // platform, beside another Tenant, with the proxy, a shard, a home namespace and Flagger's
 // kinds. It checks that the fleet is safe and that every attack is judged. A tenant applies
-// the manifests for tenants. The fleet leaves out the patch of exempt-warn-break-glass.md that
+// the manifests for tenants. The commands of the pages run on the same cluster. The fleet leaves out the patch of exempt-warn-break-glass.md that
 // makes the rules warn, since that opens the fleet on purpose.
 func TestDocumentedTenant(t *testing.T) {
 	t.Parallel()
@@ -222,6 +222,8 @@ func TestDocumentedTenant(t *testing.T) {
 	if len(through) > 0 || len(report.Results) == 0 {
 		t.Errorf("of %d attacks these get through: %v", len(report.Results), through)
 	}
+	dir = t.TempDir()
+	pasteCommands(t, onCluster, "export HOME='"+dir+"' KUBECONFIG='"+r.Kubeconfig+"'", func() string { return dir })
 }
 
 // applyDocumented applies the documentation's manifests for tenants as a tenant's account, and

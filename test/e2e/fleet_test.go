@@ -24,8 +24,8 @@ import (
 // several clusters share the machine. A program with its own timeout gets the same one with
 // atMost, and is killed after hung.
 const (
-	patience = 2 * time.Minute
-	atMost   = "--timeout=2m"
+	patience = 5 * time.Minute
+	atMost   = "--timeout=5m"
 	hung     = patience + 30*time.Second
 )
 
@@ -97,24 +97,42 @@ func (r run) with(t *testing.T) run { return run{r.Cluster, t} }
 
 func (r run) rows() []flux.Row {
 	r.t.Helper()
+	return r.lister()()
+}
+
+// lister returns a function that lists all objects of Flux with one client.
+func (r run) lister() func() []flux.Row {
+	r.t.Helper()
 	kube, err := flux.NewClient(r.REST)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	rows, err := flux.List(r.t.Context(), kube, flux.Selection{Kinds: flux.AllKinds()})
-	if err != nil {
-		r.t.Fatal(err)
+	return func() []flux.Row {
+		r.t.Helper()
+		rows, err := flux.List(r.t.Context(), kube, flux.Selection{Kinds: flux.AllKinds()})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return rows
 	}
-	return rows
 }
 
-// settle waits until the fleet is settled twice in a row, since newly applied objects may be
-// missing at first. It returns the failures by object.
+// A fleet has settled when it is found settled in more than settledTimes checks in a row: newly
+// applied objects may be missing at first, for longer on a busy machine, where a check takes
+// longer as well. lackingFor is how long it must stay settled if an object is missing that the
+// manager may still create.
+const (
+	settledTimes = 5
+	lackingFor   = 20 * time.Second
+)
+
+// settle waits until the fleet stays settled, and returns the failures by object.
 func (r run) settle() map[string]string {
 	r.t.Helper()
+	list := r.lister()
 	failed, quiet, since := map[string]string{}, 0, time.Time{}
 	testwait.For(r.t, "the fleet to settle", patience, func() (bool, string) {
-		rows := r.rows()
+		rows := list()
 		now := flux.Assess(rows)
 		if len(rows) < 3 || !now.Settled() {
 			quiet = 0
@@ -128,9 +146,8 @@ func (r run) settle() map[string]string {
 		if quiet == 1 {
 			since = time.Now()
 		}
-		// The manager may still create the missing object.
 		lacks := slices.ContainsFunc(now.Failed, func(f flux.Finding) bool { return f.Lacks })
-		return quiet > 10 && (!lacks || time.Since(since) > 20*time.Second), "quiet, but not for long"
+		return quiet > settledTimes && (!lacks || time.Since(since) > lackingFor), "settled, but not for long"
 	})
 	return failed
 }
@@ -138,7 +155,11 @@ func (r run) settle() map[string]string {
 // row returns an object by Kind/namespace/name.
 func (r run) row(ref string) (flux.Row, bool) {
 	r.t.Helper()
-	for _, row := range r.rows() {
+	return find(r.rows(), ref)
+}
+
+func find(rows []flux.Row, ref string) (flux.Row, bool) {
+	for _, row := range rows {
 		if row.Ref().String() == ref {
 			return row, true
 		}
@@ -149,10 +170,11 @@ func (r run) row(ref string) (flux.Row, bool) {
 // until waits until ok accepts the state of an object.
 func (r run) until(ref, reason string, ok func(flux.Row) bool) flux.Row {
 	r.t.Helper()
+	list := r.lister()
 	var row flux.Row
 	testwait.For(r.t, ref+" "+reason, patience, func() (bool, string) {
 		var found bool
-		row, found = r.row(ref)
+		row, found = find(list(), ref)
 		return found && ok(row), fmt.Sprintf("it says %s %s %q", row.Ready, row.Revision, row.Message)
 	})
 	return row

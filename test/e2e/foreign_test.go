@@ -47,8 +47,7 @@ const (
 )
 
 // fleets returns the available fleets of a shape, by [ownFleet] and [publicFleet]. The public
-// fleets are not part of the repository, and the tests do not depend on them: if they are
-// beside the repository, they are additional cases.
+// fleets are not part of the repository, and the tests do not depend on them.
 func (s shape) fleets(t *testing.T) map[string]foreign {
 	t.Helper()
 	root, err := testcluster.Repository()
@@ -87,6 +86,18 @@ func (s shape) each(t *testing.T, test func(*testing.T, foreign)) {
 			test(t, f)
 		})
 	}
+}
+
+// any runs a test on the public fleet of a shape, or on its stand-in where that is missing.
+// TestVerifyPublicFleets runs both, and compares both with the same report.
+func (s shape) any(t *testing.T, test func(*testing.T, foreign)) {
+	t.Helper()
+	all := s.fleets(t)
+	f, found := all[publicFleet]
+	if !found {
+		f = all[ownFleet]
+	}
+	test(t, f)
 }
 
 // outdate changes the API versions in a branch to versions of years ago.

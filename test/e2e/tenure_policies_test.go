@@ -3,14 +3,9 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/verify/catalog"
-	"github.com/tenure-dev/tenure/test/ablation"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 )
@@ -79,64 +74,4 @@ func tenureFleet(t *testing.T) example {
 		edit(t, label, label+"    tenure.dev/tenant: dev-team\n", e.platform, "tenants", "base", tenant, "namespace.yaml")
 	}
 	return e
-}
-
-// TestVerifyTenurePolicies checks that Tenure's policies, role and manager stop every attack
-// that Flux and Kubernetes do not stop.
-func TestVerifyTenurePolicies(t *testing.T) {
-	t.Parallel()
-	e := tenureFleet(t)
-	policies := filepath.Join(e.platform, "infrastructure", "policies")
-	write(t, strings.Replace(string(config.Proxy()), "  replicas: 2\n", "  replicas: 1\n", 1), policies, "proxy.yaml")
-	edit(t, "resources: [", "resources: [proxy.yaml, ", policies, "kustomization.yaml")
-	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
-	expectNothing(t, "the example works under Tenure's rules as it is", failed)
-	through, report := verify(r)
-	if len(through) > 0 {
-		t.Errorf("got through: %q", through)
-	}
-	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
-	// namespace, the attacks that its owners can try.
-	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
-		"newcomer": "I7 I12 I16 I17 A2",
-	} {
-		for _, id := range strings.Fields(rows) {
-			i := slices.IndexFunc(report.Results, func(r catalog.Result) bool { return r.Tenant == tenant && (r.Attack.ID == id || r.Attack.Key() == id) })
-			switch {
-			case i < 0:
-				t.Errorf("%s was not tried as %s", id, tenant)
-			case report.Results[i].Finding.Outcome == catalog.NotInstalled:
-				t.Errorf("%s was tried as %s where nothing is attacked: %s", id, tenant, report.Results[i].Finding.Message)
-			}
-		}
-	}
-	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", atMost)
-	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
-}
-
-// ablateTenure removes Tenure's rules, together with other controls that stop the same
-// attacks.
-func ablateTenure(r run) {
-	r.t.Helper()
-	opts := attackOptions(r)
-	opts.Tenant = "dev-team"
-	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Progress: func(m ablation.Measured) {
-		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
-	}})
-	if err != nil {
-		r.t.Error(err)
-	}
-	if got, want := len(all), len(ablation.TenureRows())+1; got != want {
-		r.t.Errorf("%d rows were tried, want %d", got, want)
-	}
-	for _, m := range all {
-		for _, fault := range m.Faults {
-			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
-		}
-		want := slices.Sorted(slices.Values(append(slices.Clone(m.Row.Attacks), m.Row.Also...)))
-		if diff := cmp.Diff(want, m.Through); diff != "" {
-			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
-		}
-	}
 }

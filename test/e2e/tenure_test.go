@@ -22,8 +22,8 @@ import (
 // Timeouts for operations that take a second or less on an idle machine, and for the start of
 // a cluster. They only keep a test from hanging on a very busy machine.
 const (
-	moment  = time.Minute
-	startup = 3 * time.Minute
+	moment  = 3 * time.Minute
+	startup = 5 * time.Minute
 )
 
 // home returns a TENURE_HOME for one test, with a path short enough for sockets. At the end of

@@ -78,7 +78,7 @@ func expectGone(t *testing.T, home string) {
 // the current Flux.
 func TestMultiTenancyUnchanged(t *testing.T) {
 	t.Parallel()
-	fluxAged.each(t, testMultiTenancyUnchanged)
+	fluxAged.any(t, testMultiTenancyUnchanged)
 }
 
 func testMultiTenancyUnchanged(t *testing.T, f foreign) {
@@ -138,7 +138,7 @@ func testMultiTenancyUnchanged(t *testing.T, f foreign) {
 // becomes ready.
 func TestMultiTenancyConverted(t *testing.T) {
 	t.Parallel()
-	fluxShape.each(t, testMultiTenancyConverted)
+	fluxShape.any(t, testMultiTenancyConverted)
 }
 
 func testMultiTenancyConverted(t *testing.T, f foreign) {
@@ -182,7 +182,7 @@ func writeChart(t *testing.T, dir, name, version, template string) {
 // Flux.
 func TestCapsuleUnchanged(t *testing.T) {
 	t.Parallel()
-	capsuleAged.each(t, testCapsuleAged)
+	capsuleAged.any(t, testCapsuleAged)
 }
 
 func testCapsuleAged(t *testing.T, f foreign) {
@@ -239,7 +239,7 @@ func capsuleCharts(t *testing.T) string {
 // waits for the kubeconfig that Capsule's addon would create.
 func TestCapsuleConverted(t *testing.T) {
 	t.Parallel()
-	capsuleShape.each(t, testCapsuleConverted)
+	capsuleShape.any(t, testCapsuleConverted)
 }
 
 func testCapsuleConverted(t *testing.T, f foreign) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
@@ -150,7 +150,7 @@ func (b *bootstrapper) ownFiles(system string, before map[string]string) (map[st
 		after[name] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " + componentsFile + "\n- " + syncFile + "\n"
 	}
 	for _, entry := range []string{componentsFile, syncFile} {
-		if after[name], err = yamlpath.AddEntry(after[name], "resources", entry); err != nil {
+		if after[name], err = yamledit.AddEntry(after[name], "resources", entry); err != nil {
 			return nil, fmt.Errorf("cannot edit %s: %w", name, err)
 		}
 	}

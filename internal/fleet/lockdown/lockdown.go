@@ -28,7 +28,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 )
 
@@ -198,12 +198,12 @@ func (t *tree) farewell() ([]string, error) {
 // account.
 func (t *tree) disconnect() error {
 	file := t.system("kustomization.yaml")
-	text, err := yamlpath.RemoveEntry(t.now[file], "components", Own)
+	text, err := yamledit.RemoveEntry(t.now[file], "components", Own)
 	if err != nil {
 		return cannotEdit(file, err)
 	}
 	if account := t.rememberedAccount(); account != "" {
-		if text, _, err = yamlpath.ReplaceInPatches(text, "serviceAccountName", RootAccount, account); err != nil {
+		if text, _, err = yamledit.ReplaceInPatches(text, "serviceAccountName", RootAccount, account); err != nil {
 			return cannotEdit(file, err)
 		}
 	}
@@ -250,13 +250,13 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		}
 	}
 	file := t.system("kustomization.yaml")
-	if text, found, err := yamlpath.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
+	if text, found, err := yamledit.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
 		if err != nil {
 			return nil, cannotEdit(file, err)
 		}
 		t.now[file], component.RootAccount = text, plain.rootAccount
 	}
-	if t.now[file], err = yamlpath.AddEntry(t.now[file], "components", Own); err != nil {
+	if t.now[file], err = yamledit.AddEntry(t.now[file], "components", Own); err != nil {
 		return nil, cannotEdit(file, err)
 	}
 	t.dropComponent()
@@ -285,7 +285,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 }
 
 func cannotEdit(file string, err error) error {
-	if errors.Is(err, yamlpath.ErrStyle) {
+	if errors.Is(err, yamledit.ErrUneditable) {
 		return fmt.Errorf("cannot edit %s: it is written in a way that only a person can edit: write it in block style, without aliases", file)
 	}
 	return fmt.Errorf("cannot edit %s: %w", file, err)

@@ -1,8 +1,11 @@
-// Package yamledit edits YAML files that people write: entries of a list in a
-// kustomization.yaml, a field of an object. If possible it adds and removes whole lines, so
-// that comments, blank lines, quotes and indentation stay. It then checks that the edited text
-// decodes to the wanted content. If a text cannot be edited by lines (flow style, anchors),
-// kyaml rewrites it, which keeps comments but not blank lines.
+// Package yamledit edits YAML files that people write. A [Stream] edits single fields and list
+// entries, found by their path in one of several documents. It changes only the lines of the
+// field, so that comments, blank lines, quotes and indentation stay, and checks that the edited
+// text decodes to the wanted content. It returns [ErrUneditable] for a text that it cannot edit
+// like this, such as one with anchors.
+//
+// [Append], [Remove], [RemoveField] and [Empty] edit a file with a Stream. Where that is not
+// possible, kyaml rewrites the file, which keeps comments but not blank lines.
 package yamledit
 
 import (
@@ -24,55 +27,30 @@ var ErrNotMapping = errors.New("is not one YAML mapping")
 // field. The entry is a string or a map of strings with one key. If the list already has the
 // entry, Append returns the text unchanged.
 func Append(text []byte, field string, entry any) ([]byte, error) {
-	return editList(text, field, func(list []any) ([]any, int) {
-		if slices.ContainsFunc(list, func(e any) bool { return reflect.DeepEqual(e, entry) }) {
-			return list, -1
-		}
-		return append(slices.Clone(list), entry), -1
-	})
+	content, list, err := decodeList(text, field)
+	if err != nil || slices.ContainsFunc(list, func(e any) bool { return reflect.DeepEqual(e, entry) }) {
+		return text, err
+	}
+	content[field] = append(slices.Clone(list), entry)
+	if item, err := marshal(entry); err == nil && len(bytes.TrimSpace(text)) == 0 {
+		return []byte(string(text) + field + ":\n  - " + item + "\n"), nil
+	}
+	return edited(text, content, field, func(s *Stream) error { return s.appendEntry(field, entry) })
 }
 
-// Remove removes the first entry for which match returns true. If the list becomes empty,
-// Remove removes the field. It returns a text without such an entry unchanged.
+// Remove removes the first entry for which match returns true, with the comment above it. If the
+// list becomes empty, Remove removes the field. It returns a text without such an entry
+// unchanged.
 func Remove(text []byte, field string, match func(entry any) bool) ([]byte, error) {
-	return editList(text, field, func(list []any) ([]any, int) {
-		at := slices.IndexFunc(list, match)
-		if at < 0 {
-			return list, -1
-		}
-		return slices.Delete(slices.Clone(list), at, at+1), at
-	})
-}
-
-// editList changes the list in a field: change returns it with one entry more at
-// its end, or without the entry at an index.
-func editList(text []byte, field string, change func([]any) ([]any, int)) ([]byte, error) {
-	content, err := Decode(text)
-	if err != nil {
-		return nil, err
+	content, list, err := decodeList(text, field)
+	at := slices.IndexFunc(list, match)
+	if err != nil || at < 0 {
+		return text, err
 	}
-	before, ok := content[field].([]any)
-	if content[field] != nil && !ok {
-		return nil, fmt.Errorf("cannot edit %s: it is not a list", field)
-	}
-	after, removed := change(before)
-	if len(after) == len(before) {
-		return text, nil
-	}
-	if content[field] = after; len(after) == 0 {
+	if content[field] = slices.Delete(slices.Clone(list), at, at+1); len(list) == 1 {
 		delete(content, field)
 	}
-	var edited []byte
-	switch {
-	case removed < 0:
-		edited, err = appendLines(text, field, after[len(after)-1])
-	default:
-		edited, err = removeLines(text, field, removed)
-	}
-	if err == nil && decodesTo(edited, content) {
-		return edited, nil
-	}
-	return rewrite(text, content, field)
+	return edited(text, content, field, func(s *Stream) error { return s.removeEntry(field, at) })
 }
 
 // RemoveField removes a field of the document. It returns a text without the field unchanged.
@@ -85,13 +63,7 @@ func RemoveField(text []byte, field string) ([]byte, error) {
 		return text, nil
 	}
 	delete(content, field)
-	lines, err := parseLines(text)
-	if err == nil {
-		if edited := lines.without(lines.field(field)); decodesTo(edited, content) {
-			return edited, nil
-		}
-	}
-	return rewrite(text, content, field)
+	return edited(text, content, field, func(s *Stream) error { return s.removeField(field) })
 }
 
 // Empty adds a field with an empty list to a document without the field.
@@ -104,13 +76,72 @@ func Empty(text []byte, field string) ([]byte, error) {
 		return text, nil
 	}
 	content[field] = []any{}
-	if d, err := parseLines(text); err == nil {
-		edited := d.with(d.trim(0, len(d.lines), 0), strings.Repeat(" ", d.root.Column-1)+field+": []")
-		if decodesTo(edited, content) {
-			return edited, nil
-		}
+	return edited(text, content, field, func(s *Stream) error { return s.Add(0, field, field+": []\n") })
+}
+
+// AddEntry adds a string to a list of a file like [Append], but never rewrites the file: it
+// returns [ErrUneditable] if the text cannot be edited by lines, and another error if it is not
+// one mapping. [RemoveEntry] gives the same bytes again, unless the list was empty.
+func AddEntry(text, field, entry string) (string, error) {
+	s, list, err := parseList(text, field)
+	if err != nil || slices.Contains(Strs(list), entry) {
+		return text, err
 	}
-	return rewrite(text, content, field)
+	err = s.appendEntry(field, entry)
+	return s.Text, err
+}
+
+// RemoveEntry removes an entry from a list of a file like [Remove], but never rewrites the file.
+// It returns the errors of [AddEntry].
+func RemoveEntry(text, field, entry string) (string, error) {
+	s, list, err := parseList(text, field)
+	at := slices.Index(Strs(list), entry)
+	if err != nil || at < 0 {
+		return text, err
+	}
+	err = s.removeEntry(field, at)
+	return s.Text, err
+}
+
+// parseList parses a text of one document, and returns the list in a field, or nil if the field
+// does not exist.
+func parseList(text, field string) (*Stream, *yaml.Node, error) {
+	s, err := Parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := top(s, field)
+	return s, list, err
+}
+
+// decodeList decodes a text, and returns the list in a field.
+func decodeList(text []byte, field string) (content map[string]any, list []any, err error) {
+	if content, err = Decode(text); err != nil {
+		return nil, nil, err
+	}
+	list, ok := content[field].([]any)
+	if content[field] != nil && !ok {
+		return nil, nil, fmt.Errorf("cannot edit %s: it is not a list", field)
+	}
+	return content, list, nil
+}
+
+// edited edits a text by lines. If that is not possible, kyaml rewrites the field, so that the
+// text has the wanted content.
+func edited(text []byte, want map[string]any, field string, edit func(*Stream) error) ([]byte, error) {
+	plain, end := string(text), "\n"
+	if strings.Count(plain, "\r\n") == strings.Count(plain, "\n") {
+		plain, end = strings.ReplaceAll(plain, "\r\n", "\n"), "\r\n"
+	}
+	s, err := Parse(plain)
+	if err != nil || len(s.Docs) == 0 || s.Docs[0] == nil || edit(s) != nil {
+		return rewrite(text, want, field)
+	}
+	result := []byte(strings.ReplaceAll(s.Text, "\n", end))
+	if !decodesTo(result, want) {
+		return rewrite(text, want, field)
+	}
+	return result, nil
 }
 
 // Decode reads a text that is one mapping; an empty one is an empty mapping.

@@ -60,7 +60,7 @@ func TestAppend(t *testing.T) {
 		"empty":      {reason: "an empty list", text: "resources: []\n", field: "resources", entry: "b", want: "resources:\n  - b\n"},
 		"null":       {reason: "a field without a value", text: "resources:\nkind: x\n", field: "resources", entry: "b", want: "resources:\n- b\nkind: x\n"},
 		"nothing":    {reason: "an empty file", text: "", field: "resources", entry: "b", want: "resources:\n  - b\n"},
-		"no newline": {reason: "a last line without an end", text: "resources:\n- a", field: "resources", entry: "b", want: "resources:\n- a\n- b\n"},
+		"no newline": {reason: "a last line without an end", text: "resources:\n- a", field: "resources", entry: "b", want: "resources:\n- a\n- b"},
 		"windows":    {reason: "line ends are kept", text: "resources:\r\n- a\r\n", field: "resources", entry: "b", want: "resources:\r\n- a\r\n- b\r\n"},
 		"quotes":     {reason: "an entry that needs quotes gets them", text: "resources:\n- a\n", field: "resources", entry: "yes", want: "resources:\n- a\n- \"yes\"\n"},
 	} {
@@ -134,7 +134,7 @@ func TestBadInput(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	got, err := Empty([]byte("kind: x\n# end\n"), "resources")
-	if want := "kind: x\n# end\nresources: []\n"; err != nil || string(got) != want {
+	if want := "kind: x\nresources: []\n# end\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	got, err = Empty([]byte(handWritten), "resources")

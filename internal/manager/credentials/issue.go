@@ -24,7 +24,7 @@ import (
 // manager refers to its own Secrets only.
 var errTaken = errors.New("there is a Secret of the name that is not the platform's: remove it")
 
-// issue brings the credentials of an account about.
+// issue writes the credentials of an account.
 type issue struct {
 	*Reconciler
 	plan     *credentials.Plan
@@ -35,11 +35,11 @@ type issue struct {
 	platform []string
 }
 
-// holder is whose token is in the Secret of a namespace.
+// holder is the account whose token is in the Secret of a namespace.
 type holder struct {
 	types.NamespacedName
 	uid types.UID
-	// bound is the Secret, which tokens are bound to: they end with it.
+	// bound is the Secret that tokens are bound to: its deletion invalidates them.
 	bound types.UID
 }
 
@@ -63,7 +63,7 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 			i.warn(i.account, fmt.Errorf("namespace %s: %w", namespace, problem))
 			renew = i.Now().Add(retryInterval)
 		case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			continue // it goes
+			continue // it is being deleted
 		case err != nil:
 			failed = append(failed, err)
 			continue
@@ -73,7 +73,7 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 		}
 	}
 	if len(failed) > 0 {
-		// One namespace does not keep the others from theirs.
+		// An error in one namespace does not stop the credentials of the others.
 		return ctrl.Result{}, failed[0]
 	}
 	return ctrl.Result{RequeueAfter: max(next.Sub(i.Now()), time.Second)}, nil
@@ -91,7 +91,7 @@ func stuck(err error) error {
 	return nil
 }
 
-// place writes the credential of a namespace if it is due.
+// place writes the credential of a namespace if it must be created or renewed.
 func (i *issue) place(ctx context.Context, namespace string) (time.Time, error) {
 	if err := i.record(ctx, namespace, false); err != nil {
 		return time.Time{}, err
@@ -108,7 +108,8 @@ func (i *issue) place(ctx context.Context, namespace string) (time.Time, error) 
 		return time.Time{}, err
 	}
 	if meta == nil {
-		// Tokens are bound to it, so it is made first, and never taken over.
+		// Tokens are bound to the Secret, so it is created first. An existing Secret of another
+		// author is never used.
 		empty := i.plan.Filled(namespace, nil, credentials.Token{}, "")
 		if err := i.Client.Create(ctx, empty, client.FieldOwner(tenantnamespace.FieldManager)); err != nil {
 			return time.Time{}, fmt.Errorf("cannot make Secret %s/%s: %w", namespace, i.plan.Secret, err)
@@ -145,7 +146,7 @@ func (i *issue) holder(ctx context.Context, namespace string) (types.UID, error)
 	return have.UID, nil
 }
 
-// record keeps the manager's rights in a namespace.
+// record writes the RoleBinding with the manager's rights in a namespace.
 func (i *issue) record(ctx context.Context, namespace string, placed bool) error {
 	return i.apply(ctx, i.plan.Record(namespace, i.Manager, placed))
 }
@@ -176,7 +177,7 @@ func (i *issue) rights(ctx context.Context, namespace string) error {
 	if apierrors.IsNotFound(err) {
 		err = i.Client.Create(ctx, own, client.FieldOwner(tenantnamespace.FieldManager))
 		if err == nil || apierrors.IsAlreadyExists(err) {
-			return nil // the cache is behind, and it may be somebody else's: look when it shows
+			return nil // the cache does not show it yet, and another client may have created it: retry with its event
 		}
 	}
 	if err != nil {
@@ -188,7 +189,7 @@ func (i *issue) rights(ctx context.Context, namespace string) error {
 	return i.apply(ctx, own)
 }
 
-// apply writes a RoleBinding that is not as it should be.
+// apply writes a RoleBinding if it differs from the desired one.
 func (i *issue) apply(ctx context.Context, wanted *rbacv1.RoleBinding) error {
 	have := &rbacv1.RoleBinding{}
 	err := i.Client.Get(ctx, client.ObjectKeyFromObject(wanted), have)
@@ -204,8 +205,8 @@ func (i *issue) apply(ctx context.Context, wanted *rbacv1.RoleBinding) error {
 	return nil
 }
 
-// write puts a new kubeconfig into a Secret if it is due, and returns when the next one
-// is. The old token stays good until its own end.
+// write writes a new kubeconfig into a Secret if the old one must be renewed, and returns the
+// time of the next renewal. The old token stays valid until it expires.
 func (i *issue) write(ctx context.Context, who holder, have *metav1.PartialObjectMetadata) (time.Time, error) {
 	namespace := who.Namespace
 	inputs := credentials.Inputs(i.target, who.NamespacedName, who.uid, who.bound, i.lifetime)
@@ -231,7 +232,7 @@ func (i *issue) write(ctx context.Context, who holder, have *metav1.PartialObjec
 	return token.Renew(), i.record(ctx, namespace, true)
 }
 
-// unplace takes the name of a Secret that is not ours off the record.
+// unplace removes the name of a Secret that the manager did not create from the record.
 func (i *issue) unplace(ctx context.Context, namespace string) error {
 	have := &rbacv1.RoleBinding{}
 	wanted := i.plan.Record(namespace, i.Manager, false)
@@ -244,7 +245,7 @@ func (i *issue) unplace(ctx context.Context, namespace string) error {
 	return tenantnamespace.Apply(ctx, i.Client, wanted)
 }
 
-// fresh is a Secret with a new token.
+// fresh returns a Secret with a new token.
 func (i *issue) fresh(ctx context.Context, who holder, inputs string) (*corev1.Secret, credentials.Token, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(i.lifetime / time.Second)),

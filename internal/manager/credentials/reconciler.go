@@ -1,9 +1,9 @@
-// Package credentials gives the accounts that own Tenants their kubeconfigs, as
-// [credentials.Plans] says, and replaces the tokens in them before they end.
+// Package credentials writes kubeconfigs for the accounts that own Tenants, as
+// [credentials.Plans] computes them, and renews the tokens in them before they expire.
 //
-// The manager may do so only where it is to: it gives itself a fixed role in each
-// namespace concerned, which a rule in the API server allows in no other
-// (tenure-credentials). It lists no Secrets and reads none but their metadata.
+// The manager has the rights only in the namespaces that need them: it binds a fixed role to
+// itself in each, which the rule tenure-credentials allows in no other namespace. It does not
+// list Secrets, and reads only their metadata.
 package credentials
 
 import (
@@ -33,7 +33,7 @@ const (
 	retryInterval = time.Minute
 )
 
-// Events tells people what happened; an EventRecorder of Kubernetes is one.
+// Events records events; an EventRecorder of Kubernetes implements it.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
@@ -44,12 +44,12 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Targets says where kubeconfigs lead to.
+// Targets returns the server of kubeconfigs.
 type Targets interface {
 	Target(ctx context.Context) (credentials.Target, error)
 }
 
-// Reconciler keeps the credentials of one account at a time.
+// Reconciler reconciles the credentials of one account at a time.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server; Live reads from the
 	// API server.
@@ -60,14 +60,14 @@ type Reconciler struct {
 	Events    Events
 	// Manager is the manager's own subject, which gets the rights.
 	Manager rbacv1.Subject
-	// Lifetime is how long a token is to live: see [credentials.Lifetime].
+	// Lifetime is the requested lifetime of a token: see [credentials.Lifetime].
 	Lifetime time.Duration
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Reconcile brings the credentials of one account up to date. Without a valid profile nothing
-// is made and nothing is taken away, but tokens are replaced. It returns an error if it cannot
+// Reconcile reconciles the credentials of one account. Without a valid profile it creates and
+// deletes nothing, but renews tokens. It returns an error if it cannot
 // read the profile or an object, or cannot write an object. It retries conflicts, and requests
 // that the API server forbids, without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -77,8 +77,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	result, err := r.reconcile(ctx, request.NamespacedName, profile)
 	if apierrors.IsConflict(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		// Rights, and the ownership that the rule asks for, take a moment to be
-		// known to the API server.
+		// The API server learns of new rights, and of the ownership that the rule requires,
+		// after a short delay.
 		ctrl.LoggerFrom(ctx).V(1).Info("not yet", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: requeueDelay}, nil
 	}
@@ -120,8 +120,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state credentials.State, plan
 	return i.all(ctx)
 }
 
-// renew replaces tokens while there is no valid profile: those that are on record, of
-// an account that is to have them still, by the profile that was in force.
+// renew renews tokens while there is no valid profile: the tokens on record, of an account
+// that the last valid profile still allows to have them.
 func (r *Reconciler) renew(ctx context.Context, account types.NamespacedName, state credentials.State) (ctrl.Result, error) {
 	if state.Account == nil {
 		return ctrl.Result{}, nil
@@ -130,7 +130,7 @@ func (r *Reconciler) renew(ctx context.Context, account types.NamespacedName, st
 	if state.Profile, err = r.inForce(ctx, state); err != nil {
 		return ctrl.Result{}, err
 	}
-	plan, _ := credentials.Plans(state) // what is wrong is said when there is a profile
+	plan, _ := credentials.Plans(state) // problems are reported once there is a profile
 	if plan == nil {
 		return ctrl.Result{}, nil
 	}
@@ -150,8 +150,8 @@ func (r *Reconciler) renew(ctx context.Context, account types.NamespacedName, st
 	return r.carryOut(ctx, state, plan)
 }
 
-// inForce is the profile as the namespaces of an account's tenants have it in their
-// parameters; an empty one if they have none.
+// inForce returns the profile that is in the parameters of the namespaces of an account's
+// tenants, or an empty profile if they have no parameters.
 func (r *Reconciler) inForce(ctx context.Context, state credentials.State) (*v1alpha1.TenancyProfile, error) {
 	for i := range state.Namespaces {
 		key := client.ObjectKey{Namespace: state.Namespaces[i].Name, Name: v1alpha1.ParametersName}
@@ -201,7 +201,7 @@ func (r *Reconciler) read(ctx context.Context, account types.NamespacedName) (cr
 	return state, nil
 }
 
-// warn says on the account why it has no credentials, or not all that it asks for.
+// warn records an event on the account with the reason why it lacks credentials.
 func (r *Reconciler) warn(account *corev1.ServiceAccount, problem error) {
 	r.Events.Eventf(account, nil, corev1.EventTypeWarning, credentials.Reason(problem), "IssueKubeconfig", "%v", problem)
 }

@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// indexOwner finds Tenants by the accounts that own them, indexAccount the
-	// objects of an account's credentials, indexAsking the accounts that want any.
+	// indexOwner indexes Tenants by the accounts that own them, indexAccount the objects of
+	// credentials by account, and indexAsking the accounts that request credentials.
 	indexOwner   = "credentials.owner"
 	indexAccount = "credentials.account"
 	indexAsking  = "credentials.asking"
-	// indexTenant finds namespaces by their Tenant.
+	// indexTenant indexes namespaces by their Tenant.
 	indexTenant = tenantnamespace.IndexTenant
-	// concurrent is how many accounts are worked on at a time.
+	// concurrent is the number of accounts that are reconciled at a time.
 	concurrent = 4
 	// look is the interval at which the target is compared with its previous value.
 	look = 10 * time.Second
@@ -65,7 +65,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return requests(accountOf(o))
 		})).
-		// An account that was made for credentials is made again.
+		// An account that the manager created for credentials is created again.
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return requests(accountOf(o))
 		}), builder.WithPredicates(removed)).
@@ -75,7 +75,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Complete(r)
 }
 
-// indexes are the indexes of the cache.
+// indexes returns the indexes of the cache.
 var indexes = []struct {
 	object client.Object
 	name   string
@@ -100,7 +100,7 @@ func index(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// accountOf is whose credentials an object that the manager made belongs to.
+// accountOf returns the account whose credentials an object of the manager belongs to.
 func accountOf(o client.Object) []string {
 	account, ok := credentials.AccountOf(o.GetAnnotations())
 	if !ok || !credentials.Ours(o, account) {
@@ -124,8 +124,8 @@ func owners(_ context.Context, o client.Object) []reconcile.Request {
 	return found
 }
 
-// concerned are the accounts that own the Tenant of a namespace, those that live in
-// it, and those that have credentials there.
+// concerned returns the accounts that own the Tenant of a namespace, the accounts in the
+// namespace, and the accounts that have credentials in it.
 func concerned(ctx context.Context, c client.Reader, namespace client.Object) []reconcile.Request {
 	var found []reconcile.Request
 	tenant := &v1alpha1.Tenant{}
@@ -149,8 +149,8 @@ func concerned(ctx context.Context, c client.Reader, namespace client.Object) []
 	return found
 }
 
-// everybody returns requests for all accounts that ask for credentials or have some: an
-// account may have stopped asking while there was no valid profile.
+// everybody returns requests for all accounts that request or have credentials: an account may
+// have withdrawn its request while there was no valid profile.
 func everybody(ctx context.Context, c client.Reader) []reconcile.Request {
 	var accounts corev1.ServiceAccountList
 	if err := c.List(ctx, &accounts, client.MatchingFields{indexAsking: "true"}); err != nil {
@@ -190,7 +190,7 @@ func names(found []reconcile.Request) []string {
 	return out
 }
 
-// annotated lets accounts through that ask for credentials, or did.
+// annotated is a predicate for accounts that request credentials, or did before the event.
 var annotated = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return requestsCredentials(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return requestsCredentials(e.Object) },
@@ -204,7 +204,7 @@ func requestsCredentials(o client.Object) bool {
 	return credentials.Asked(o.GetAnnotations()) != credentials.None
 }
 
-// deleted lets through what begins to be deleted.
+// deleted is a predicate for updates that set the deletion timestamp.
 var deleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }}
@@ -215,8 +215,8 @@ var removed = predicate.Funcs{
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
-// watchTarget tells of a new address or authority. There is one of each for the
-// cluster, so that they are read now and then instead of watched.
+// watchTarget enqueues all accounts when the address or the certificate authority of the target
+// changes. The cluster has one of each, so it reads them at intervals instead of watching them.
 func (r *Reconciler) watchTarget(ctx context.Context, changed chan<- event.GenericEvent) error {
 	before := ""
 	tick := time.NewTicker(look)

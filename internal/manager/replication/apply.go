@@ -26,19 +26,19 @@ type wantedObject struct {
 	tenant string
 }
 
-// outcome is what became of an object.
+// outcome is the result of applying an object.
 type outcome int
 
 const (
-	// unknown: it may be there, in this form or an older one.
+	// unknown: the object may exist, in this version or an older one.
 	unknown outcome = iota
-	// inPlace: it is there and as it should be.
+	// inPlace: the object exists as planned.
 	inPlace
 	// notOurs: only other field managers apply the existing object.
 	notOurs
 )
 
-// apply brings an object about. The API server writes nothing if nothing differs.
+// apply creates or updates an object. The API server writes nothing if nothing differs.
 func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *problems) outcome {
 	c, err := e.Clients.As(w.account)
 	if err != nil {
@@ -118,14 +118,14 @@ func (e *Engine) remove(ctx context.Context, manager string, held replication.He
 	return true
 }
 
-// like is an empty object of the same kind.
+// like returns an empty object of the same kind and name.
 func like(o *unstructured.Unstructured) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(o.GroupVersionKind())
 	return u
 }
 
-// applied says whether the declaration has a part in an object.
+// applied reports whether the declaration's field manager applies fields of an object.
 func applied(o *unstructured.Unstructured, manager string) bool {
 	for _, m := range o.GetManagedFields() {
 		if m.Operation == metav1.ManagedFieldsOperationApply && m.Manager == manager {
@@ -156,7 +156,7 @@ func name(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// explain adds what went wrong with an object.
+// explain adds the error of an object to the problems.
 func explain(p *problems, o *unstructured.Unstructured, account replication.Account, err error) outcome {
 	who := account.Namespace + "/" + account.Name
 	switch {
@@ -176,7 +176,7 @@ func explain(p *problems, o *unstructured.Unstructured, account replication.Acco
 	return unknown
 }
 
-// cannotImpersonate says whether it is the manager that lacks a right.
+// cannotImpersonate reports whether the manager lacks the right to impersonate.
 func cannotImpersonate(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot impersonate resource")
 }

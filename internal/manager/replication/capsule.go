@@ -20,19 +20,20 @@ import (
 
 const (
 	// Finalizer keeps a TenantResource or GlobalTenantResource until its objects are
-	// gone.
+	// deleted.
 	Finalizer = "tenure.dev/replicated"
-	// FieldManager is the name under which the status is written.
+	// FieldManager is the field manager of the status.
 	FieldManager = "tenure-manager-capsule"
-	// conditionReady says whether all objects are in place.
+	// conditionReady is the condition that all objects are in place.
 	conditionReady = "Ready"
-	// conditionHonoured says whether every field has its effect.
+	// conditionHonoured is the condition that every field has an effect.
 	conditionHonoured = "Honoured"
-	// reasonDependency: another one has to be ready first.
+	// reasonDependency: another declaration must be ready first.
 	reasonDependency = "DependencyNotReady"
 )
 
-// CapsuleReconciler replicates what Capsule's kinds declare.
+// CapsuleReconciler replicates the objects of Capsule's TenantResources and
+// GlobalTenantResources.
 type CapsuleReconciler struct {
 	// Client reads from a cache and writes status and finalizers.
 	Client   client.Client
@@ -42,7 +43,7 @@ type CapsuleReconciler struct {
 	kind kindOfCapsule
 }
 
-// Reconcile brings the objects of one of them about.
+// Reconcile creates, updates and deletes the objects of one declaration.
 func (r *CapsuleReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o := r.kind.empty()
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {
@@ -113,9 +114,9 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	return ctrl.Result{RequeueAfter: done.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
-// leave removes what an object of the kind has that is being deleted, and then lets it
-// go. Only the inventory counts: a mistake in the spec, or a profile that is missing,
-// must not keep it for ever.
+// leave deletes the objects of a declaration that is being deleted, and then removes its
+// finalizer. It reads the inventory only: a mistake in the spec, or a missing profile, must
+// not block the deletion forever.
 func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *declaration) (ctrl.Result, error) {
 	j := r.empty(o, d)
 	var tenants []string
@@ -138,7 +139,7 @@ func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *decla
 	return ctrl.Result{RequeueAfter: done.after(resync)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
-// empty is a job that wants nothing.
+// empty returns a job without objects.
 func (r *CapsuleReconciler) empty(o client.Object, d *declaration) *job {
 	return &job{
 		manager: fieldManager(r.kind.name, o.GetNamespace(), o.GetName()),
@@ -149,7 +150,7 @@ func (r *CapsuleReconciler) empty(o client.Object, d *declaration) *job {
 	}
 }
 
-// job is what an object of the kind wants; nil if nothing may be made.
+// job returns the job of a declaration, or nil if no object may be created.
 func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declaration, p *problems) (*job, error) {
 	j := r.empty(o, d)
 	tenants, err := r.tenants(ctx, o, d, p)
@@ -185,7 +186,7 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 	return j, nil
 }
 
-// tenants returns the names of those whose namespaces get the objects.
+// tenants returns the names of the tenants whose namespaces get the objects.
 func (r *CapsuleReconciler) tenants(ctx context.Context, o client.Object, d *declaration, p *problems) ([]string, error) {
 	if d.tenants == nil {
 		ns := &corev1.Namespace{}
@@ -265,8 +266,8 @@ func (r *CapsuleReconciler) account(ctx context.Context, o client.Object, d *dec
 	return func(string) replication.Account { return one }, "", nil
 }
 
-// reconcilers are the accounts of a namespace that a tenant may be applied as: as for
-// Flux, and those that own the tenant.
+// reconcilers returns the accounts of a namespace that may apply a tenant's objects: Flux's
+// reconciler accounts, and the accounts that own the tenant.
 func (r *CapsuleReconciler) reconcilers(ctx context.Context, namespace, tenant string) ([]string, error) {
 	allowed := []string{tenant}
 	parameters := &v1alpha1.TenantParameters{}
@@ -288,8 +289,8 @@ func (r *CapsuleReconciler) reconcilers(ctx context.Context, namespace, tenant s
 	return slices.Compact(allowed), nil
 }
 
-// isManaged says whether something may be removed from a namespace: of the tenant, or for
-// a platform admin's declaration of any.
+// isManaged reports whether objects may be deleted from a namespace: from the tenant's
+// namespaces, or from any namespace for a declaration of a platform admin.
 func (r *CapsuleReconciler) isManaged(ctx context.Context, o client.Object, tenants []string, namespace string) bool {
 	ns := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil || !ns.DeletionTimestamp.IsZero() {
@@ -299,7 +300,8 @@ func (r *CapsuleReconciler) isManaged(ctx context.Context, o client.Object, tena
 	return tenant != "" && (o.GetNamespace() == "" || slices.Contains(tenants, tenant))
 }
 
-// leaving says whether the object goes with its namespace, which it must not hold up.
+// leaving reports whether the declaration's namespace is being deleted, which the finalizer
+// must not delay.
 func (r *CapsuleReconciler) leaving(ctx context.Context, o client.Object) bool {
 	if o.GetNamespace() == "" {
 		return false
@@ -309,7 +311,8 @@ func (r *CapsuleReconciler) leaving(ctx context.Context, o client.Object) bool {
 	return apierrors.IsNotFound(err) || err == nil && !ns.DeletionTimestamp.IsZero()
 }
 
-// waits says for which other declaration this one does.
+// waits returns a message about the declaration in spec.dependsOn that is missing or not ready,
+// or "".
 func (r *CapsuleReconciler) waits(ctx context.Context, o client.Object, d *declaration) (string, error) {
 	for _, on := range d.spec.DependsOn {
 		other := r.kind.empty()
@@ -343,8 +346,7 @@ func (r *CapsuleReconciler) finalize(ctx context.Context, o client.Object, wante
 	return nil
 }
 
-// write writes the status if it differs: the inventory unless it is nil, and the
-// condition unless it is nil.
+// write writes the status if it differs. A nil inventory or condition stays unchanged.
 func (r *CapsuleReconciler) write(ctx context.Context, o client.Object, d *declaration, inventory replication.Inventory, c *metav1.Condition) error {
 	if inventory != nil {
 		d.status.Inventory = writeCapsule(inventory)

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxClients is how many clients are kept.
+// maxClients is the maximum number of cached clients.
 const maxClients = 1024
 
 // Impersonators makes clients that act as service accounts by impersonation. They
-// share one connection and one limit of requests, and read nothing from a cache.
+// share one connection and one rate limit, and do not read from a cache.
 type Impersonators struct {
 	config *rest.Config
 	mapper apimeta.RESTMapper
@@ -26,7 +26,7 @@ type Impersonators struct {
 	made map[replication.Account]client.Client
 }
 
-// NewImpersonators returns one for a configuration whose user may impersonate the
+// NewImpersonators returns Impersonators for a configuration whose user may impersonate the
 // accounts.
 func NewImpersonators(config *rest.Config, mapper apimeta.RESTMapper) *Impersonators {
 	config = rest.CopyConfig(config)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// kindOfCapsule is what differs between Capsule's two kinds.
+// kindOfCapsule holds the differences between Capsule's two kinds.
 type kindOfCapsule struct {
 	name  string
 	empty func() client.Object
@@ -23,19 +23,19 @@ type kindOfCapsule struct {
 	set   func(client.Object, *declaration)
 }
 
-// declaration is what both kinds say.
+// declaration holds the fields that both kinds have.
 type declaration struct {
 	spec   v1beta2.ReplicationSpec
 	status v1beta2.TenantResourceStatus
-	// tenants selects tenants; nil for a tenant's own.
+	// tenants selects tenants; nil for a declaration in a tenant's namespace.
 	tenants *metav1.LabelSelector
-	// selected are those that were.
+	// selected are the names of the selected tenants.
 	selected []string
-	// account is named; nil if none is.
+	// account is the account that the declaration names, or nil.
 	account *replication.Account
-	// refused says what cannot be kept.
+	// refused is the reason why the declaration is refused, or "".
 	refused string
-	// perNamespace says that each namespace has an account of its own that applies the objects.
+	// perNamespace is set if each namespace has its own account that applies the objects.
 	perNamespace bool
 }
 
@@ -97,7 +97,7 @@ const (
 	maxPeriod = 24 * time.Hour
 )
 
-// period reads a resyncPeriod.
+// period parses a resyncPeriod.
 func period(text string) (time.Duration, string) {
 	if text == "" {
 		return resync, ""
@@ -191,8 +191,8 @@ func (d *declaration) context(name string, context *v1beta2.TemplateContext, acc
 // namespaceVariable is the variable for the namespace that gets the objects, in a reference.
 var namespaceVariable = regexp.MustCompile(`^\{\{ *[.]?namespace *\}\}$`)
 
-// reader returns the account that reads a source for a namespace. A tenant's own objects are for its
-// own namespaces.
+// reader returns the account that reads a source for a namespace. A tenant's objects are copied
+// to its own namespaces only.
 func (d *declaration) reader(namespace string, account func(string) replication.Account, scopes []scope) func(string) replication.Account {
 	for s := range scopes {
 		if d.perNamespace && scopes[s].has(namespace) {
@@ -212,7 +212,7 @@ func readerOf(s *scope, source string, account func(string) replication.Account)
 	}
 }
 
-// sourceOf reads a reference.
+// sourceOf parses a reference.
 func sourceOf(where string, item v1beta2.ObjectReference) (source, error) {
 	src := source{where: where, namespace: item.Namespace, name: item.Name, optional: item.Optional == nil || *item.Optional}
 	version := item.APIVersion
@@ -259,7 +259,7 @@ func byType(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) 
 
 func join(names []string) string { return strings.Join(names, ", ") }
 
-// each adds a request for each object of a list.
+// each enqueues a request for each object of a list.
 func each(requests *[]reconcile.Request) func(runtime.Object) error {
 	return func(o runtime.Object) error {
 		if object, ok := o.(client.Object); ok {

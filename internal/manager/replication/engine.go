@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// resync is how often objects are looked at: the manager watches none of them,
-	// for which it would need the right to read Secrets everywhere.
+	// resync is the interval at which objects are read: the manager does not watch them,
+	// because it would need the right to read Secrets in all namespaces.
 	resync = time.Minute
 	// requeueDelay is the first requeue delay while objects are missing that are expected to appear.
 	requeueDelay = 2 * time.Second
 )
 
-// managerPrefix begins the field managers of declarations.
+// managerPrefix is the prefix of the field managers of declarations.
 const managerPrefix = "tenure-replicate-"
 
 // Clients makes clients that act as service accounts.
@@ -34,7 +34,7 @@ type Clients interface {
 	As(account replication.Account) (client.Client, error)
 }
 
-// Engine replicates.
+// Engine creates, updates and deletes replicated objects.
 type Engine struct {
 	Clients Clients
 	Mapper  apimeta.RESTMapper
@@ -58,34 +58,34 @@ type entry struct {
 	adopt, force bool
 }
 
-// scope is a tenant with its namespaces that are in place, and the names of those that
-// are not yet.
+// scope is a tenant with its namespaces that are in place, and the names of its namespaces
+// that are not in place yet.
 type scope struct {
 	tenant     string
 	namespaces []replication.Namespace
 	waiting    []string
 }
 
-// job is what one declaration wants.
+// job holds the desired objects of one declaration.
 type job struct {
-	// manager is the field manager: each declaration has its own, so that one is
-	// told about another.
+	// manager is the field manager. Each declaration has its own, so that the API server
+	// reports conflicts between declarations.
 	manager string
 	scopes  []scope
 	entries []entry
 	// have is the inventory in the declaration's status.
 	have replication.Inventory
-	// mine reports whether objects may be removed from a namespace. A namespace that another
-	// tenant got keeps its objects.
+	// mine reports whether objects may be deleted from a namespace. The objects in a
+	// namespace that now belongs to another tenant stay.
 	mine func(namespace string) bool
 	// save writes the inventory into the status.
 	save func(context.Context, replication.Inventory) error
 }
 
-// result is what became of a job.
+// result is the result of a job.
 type result struct {
 	inventory replication.Inventory
-	// size is how many objects are in place.
+	// size is the number of objects that are in place.
 	size     int
 	problems problems
 	// processed are the objects of the job, in order.
@@ -99,11 +99,11 @@ type problems struct {
 	reason   string
 	messages []string
 	more     int
-	// waiting are those that end by themselves.
+	// waiting are problems that end without a change by a person.
 	waiting map[string]bool
 }
 
-// Reasons, the gravest last.
+// Reasons, the most severe last.
 const (
 	reasonWaiting  = "Waiting"
 	reasonFailed   = "Failed"
@@ -113,7 +113,7 @@ const (
 
 var gravity = map[string]int{reasonWaiting: 1, reasonFailed: 2, reasonConflict: 3, reasonRefused: 4}
 
-// maxMessages bounds how many problems are told.
+// maxMessages is the maximum number of problems in a message.
 const maxMessages = 8
 
 func (p *problems) add(reason, format string, args ...any) {
@@ -134,7 +134,7 @@ func (p *problems) add(reason, format string, args ...any) {
 	p.messages = append(p.messages, message)
 }
 
-// count returns how many problems there are.
+// count returns the number of problems.
 func (p *problems) count() int { return len(p.messages) + p.more }
 
 // since returns the last problem if there are more than before, and the empty text otherwise.
@@ -156,7 +156,7 @@ func (p *problems) message() string {
 	return m
 }
 
-// shorten keeps a message of the API server's, which may quote an object, readable.
+// shorten shortens a message of the API server, which may quote an object.
 func shorten(text string) string {
 	const most = 1024
 	if len(text) <= most {
@@ -165,7 +165,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// after is when to look again.
+// after returns the requeue delay.
 func (r *result) after(period time.Duration) time.Duration {
 	if r.wait > 0 {
 		return min(r.wait, period)
@@ -184,7 +184,7 @@ func fieldManager(kind, namespace, name string) string {
 // them, so that a manager that restarts in between finds them. While an object is refused or
 // cannot be read, run deletes nothing: a mistake in a list must not delete existing objects.
 //
-// early holds the problems that the caller found before.
+// early holds the problems that the caller has already found.
 func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, error) {
 	r := &result{inventory: replication.Inventory{}, problems: early}
 	wanted := e.plan(ctx, j, &r.problems)
@@ -235,7 +235,7 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 			problems := p.count()
 			entry.Context = e.contexts(ctx, &j.entries[i], s, p)
 			if p.count() > problems {
-				// Without its context a template would make other objects.
+				// Without its context a template would render other objects.
 				entry.Templates = nil
 			}
 			in.Entries = append(in.Entries, entry)
@@ -273,7 +273,7 @@ func remember(ctx context.Context, j *job, planned replication.Inventory) error 
 	return j.save(ctx, all)
 }
 
-// scope says where objects of a kind are.
+// scope returns whether a kind is namespaced, as far as the cluster serves it.
 func (e *Engine) scope(gvk schema.GroupVersionKind) replication.Scope {
 	mapping, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// concurrent is how many declarations are worked on at a time.
+// concurrent is the number of declarations that are reconciled at a time.
 const concurrent = 4
 
 // NewEngine returns the engine that the reconcilers of a manager share.
@@ -62,7 +62,7 @@ func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error 
 	return nil
 }
 
-// ofNamespace is the Tenant of a namespace.
+// ofNamespace returns a request for the Tenant of a namespace.
 func ofNamespace(_ context.Context, o client.Object) []reconcile.Request {
 	tenant := o.GetLabels()[v1alpha1.LabelTenant]
 	if tenant == "" {
@@ -71,7 +71,7 @@ func ofNamespace(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: tenant}}}
 }
 
-// labelled leaves out changes of namespaces after which the same ones are selected.
+// labelled drops the events of namespaces that do not change which namespaces are selected.
 var labelled = predicate.And(
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
@@ -80,7 +80,7 @@ var labelled = predicate.And(
 	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelTenant] != "" }),
 )
 
-// deleted lets the beginning of a deletion through.
+// deleted is a predicate for updates that set the deletion timestamp.
 var deleted = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -14,28 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxFound is how many objects a selector may find.
+// maxFound is the maximum number of objects that a selector may select.
 const maxFound = 64
 
-// source names objects that exist.
+// source is a reference to existing objects.
 type source struct {
-	// where it is in its declaration, for messages.
+	// where is the path of the reference in its declaration, for messages.
 	where string
 	kind  schema.GroupVersionKind
-	// namespace is where they are.
+	// namespace is the namespace of the objects.
 	namespace string
 	// name is the name of a single object; without it, selector selects objects.
 	name     string
 	selector labels.Selector
 	// strip are labels that copies do not get.
 	strip map[string]string
-	// optional lets the one be missing.
+	// optional is set if the object may be missing.
 	optional bool
 	// index is the name of the objects in templates.
 	index string
-	// inEach says that the objects are in the namespace that gets what a template makes of them.
+	// inEach is set if the objects are in the namespace that gets the template's objects.
 	inEach bool
-	// reader reads for a namespace that gets a copy.
+	// reader returns the account that reads the objects for a target namespace.
 	reader func(namespace string) replication.Account
 }
 
@@ -51,7 +51,7 @@ func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) 
 			p.add(reasonRefused, "%s: the cluster has no kind %s of %s in namespaces", src.where, src.kind.Kind, src.kind.GroupVersion())
 			continue
 		}
-		// Most are read by one account for all.
+		// Usually one account reads the objects for all namespaces.
 		read := map[replication.Account][]*unstructured.Unstructured{}
 		for _, ns := range from.Selects(s.namespaces) {
 			account := src.reader(ns.Name)
@@ -66,7 +66,7 @@ func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) 
 	return all
 }
 
-// contexts reads what the templates of an entry read, for each target namespace.
+// contexts reads the objects that the templates of an entry use, for each target namespace.
 func (e *Engine) contexts(ctx context.Context, from *entry, s scope, p *problems) map[string]map[string]any {
 	if len(from.context) == 0 || len(from.Templates) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (e *Engine) contexts(ctx context.Context, from *entry, s scope, p *problems
 	return all
 }
 
-// crossNamespace says, in Capsule's words, that a tenant reads its own namespaces only.
+// crossNamespace is Capsule's message for a tenant's reference to another namespace.
 const crossNamespace = "cross-namespace selection is not allowed"
 
 // withoutSelector removes the labels by which a selector found an object, so that it does not find
@@ -168,7 +168,7 @@ func (e *Engine) find(ctx context.Context, src source, account replication.Accou
 	return found
 }
 
-// kindOf reads an API version and a kind.
+// kindOf parses an API version and a kind.
 func kindOf(apiVersion, kind string) (schema.GroupVersionKind, error) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || kind == "" || version.Version == "" {

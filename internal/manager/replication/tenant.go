@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// ConditionReplicated says of a Tenant with objects whether its namespaces have
+	// ConditionReplicated is the condition of a Tenant with objects that its namespaces have
 	// them.
 	ConditionReplicated = "Replicated"
-	// ReasonInPlace says that all objects are there.
+	// ReasonInPlace is the reason when all objects are in place.
 	ReasonInPlace = "InPlace"
-	// ReasonCordoned says that nothing is replicated.
+	// ReasonCordoned is the reason when a cordon stops replication.
 	ReasonCordoned = "Cordoned"
 )
 
-// Profiles reads the posture of the cluster: see [tenantnamespace.Profiles].
+// Profiles reads the TenancyProfile: see [tenantnamespace.Profiles].
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
@@ -43,8 +43,8 @@ type TenantReconciler struct {
 	Profiles Profiles
 }
 
-// Reconcile brings the objects of one Tenant about. With the Tenant, its namespaces
-// go, and with them the objects.
+// Reconcile creates, updates and deletes the objects of one Tenant. The deletion of a Tenant
+// deletes its namespaces, and so the objects.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
@@ -104,8 +104,8 @@ func (r *TenantReconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenan
 	return ctrl.Result{RequeueAfter: done.after(resync)}, r.write(ctx, tenant, done.inventory, &c)
 }
 
-// write writes the status if it differs: the inventory unless it is nil, and the
-// condition unless it is nil; one without a status is taken off.
+// write writes the status if it differs. A nil inventory or condition stays unchanged; a
+// condition without a status is removed.
 func (r *TenantReconciler) write(ctx context.Context, tenant *v1alpha1.Tenant, inventory replication.Inventory, c *metav1.Condition) error {
 	before := tenant.Status.DeepCopy()
 	if inventory != nil {
@@ -128,7 +128,7 @@ func (r *TenantReconciler) write(ctx context.Context, tenant *v1alpha1.Tenant, i
 	return nil
 }
 
-// condition says what became of a job.
+// condition returns the condition with the result of a job.
 func (r *result) condition() metav1.Condition {
 	c := metav1.Condition{Status: metav1.ConditionFalse, Reason: r.problems.reason, Message: r.problems.message()}
 	switch r.problems.reason {
@@ -143,8 +143,8 @@ func (r *result) condition() metav1.Condition {
 	return c
 }
 
-// scopeOf reads which namespaces a tenant has; nil if nothing may be made, as there is
-// no valid profile.
+// scopeOf reads the namespaces of a tenant. It returns nil if no object may be created
+// because there is no valid profile.
 func scopeOf(ctx context.Context, c client.Reader, profiles Profiles, tenant string) (*scope, error) {
 	profile, err := profiles.Profile(ctx)
 	if errors.Is(err, tenancy.ErrInvalid) || err == nil && profile == nil {
@@ -176,13 +176,13 @@ func scopeOf(ctx context.Context, c client.Reader, profiles Profiles, tenant str
 	return s, nil
 }
 
-// has says whether the tenant has a namespace.
+// has reports whether a namespace belongs to the tenant.
 func (s *scope) has(namespace string) bool {
 	return slices.Contains(s.waiting, namespace) ||
 		slices.ContainsFunc(s.namespaces, func(ns replication.Namespace) bool { return ns.Name == namespace })
 }
 
-// tenantEntry is a list of a Tenant.
+// tenantEntry returns the entry for a list of a Tenant's objects.
 func tenantEntry(tenant *v1alpha1.Tenant, o *v1alpha1.ReplicatedObjects, s *scope, p *problems) *entry {
 	name := o.ServiceAccount
 	if name == "" {
@@ -224,7 +224,7 @@ func reader(s *scope, namespace string, account func(string) replication.Account
 	return account
 }
 
-// selector reads a selector; nil chooses everything.
+// selector parses a selector; nil selects everything.
 func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return nil, nil

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// pendingSources remembers for what declarations wait, and since when. What never comes must not
-// let all their objects be read every moment. It is lost with the manager, which then
-// looks soon.
+// pendingSources stores which missing objects each declaration waits for, and since when, so that
+// the requeue delay grows for an object that is never created. A restart of the manager resets
+// the delays.
 type pendingSources struct {
 	mu  sync.Mutex
 	all map[string]pendingSource
@@ -19,7 +19,7 @@ type pendingSources struct {
 
 // pendingSource is the state of one declaration.
 type pendingSource struct {
-	// what is a hash of the names of the expected objects.
+	// what is a hash of the names of the missing objects.
 	what  [sha256.Size]byte
 	began time.Time
 }
@@ -45,5 +45,5 @@ func (w *pendingSources) next(manager string, waiting map[string]bool, now time.
 	return requeueDelay
 }
 
-// forget leaves out a declaration that is gone.
+// forget drops the state of a deleted declaration.
 func (w *pendingSources) forget(manager string) { w.next(manager, nil, time.Time{}) }

@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// labelFrom says on an ExternalArtifact which namespace granted it.
+// labelFrom is the label of an ExternalArtifact with the namespace that granted it.
 const labelFrom = "tenure.dev/granted-from"
 
-// Flux's kinds are read without their types: a few fields are enough.
+// Flux's objects are read as unstructured objects, since a few fields are enough.
 var (
 	sourceGroup  = schema.GroupVersion{Group: "source.toolkit.fluxcd.io", Version: "v1"}
 	artifactKind = sourceGroup.WithKind("ExternalArtifact")
 	sourceKinds  = []string{"Bucket", "GitRepository", "HelmChart", "OCIRepository"}
 )
 
-// consumerKinds use a source by a reference in one of these fields.
+// consumerKinds are the kinds that refer to a source, with the fields of the reference.
 var consumerKinds = []struct {
 	kind  schema.GroupVersionKind
 	field string
@@ -43,8 +43,8 @@ func list(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return l
 }
 
-// Trim leaves of a source or an ExternalArtifact what this package reads, so that a cache of
-// all of them stays small. It leaves all else alone. It returns an error if a field cannot be
+// Trim drops the fields of a source or an ExternalArtifact that this package does not read, so
+// that a cache of all of them stays small. It does not change other objects. It returns an error if a field cannot be
 // set in the new object.
 func Trim(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
@@ -87,8 +87,8 @@ func copyFrom(u *unstructured.Unstructured, owner string) bool {
 	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] == owner
 }
 
-// copyOf returns the ExternalArtifact of a copy, without its status. Only the name tells
-// which source it follows: further details are for the source's owner.
+// copyOf returns the ExternalArtifact of a copy, without its status. Only its name identifies
+// the source: the consumer does not learn more about the source.
 func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
 	u := object(artifactKind)
 	u.SetNamespace(c.Namespace)
@@ -98,9 +98,9 @@ func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
 	return u
 }
 
-// statusOf is the same with its status, for the copy that was looked at and not one
-// that came in its place. The same artifact gives the same status, so that to write it
-// once more changes nothing.
+// statusOf returns the copy with its status, for the copy that was read and not for a new
+// object with its name. The same artifact gives the same status, so that a second write
+// changes nothing.
 func statusOf(owner string, c grants.Copy, uid types.UID, now time.Time) *unstructured.Unstructured {
 	if updated, ok := c.Source.Artifact["lastUpdateTime"].(string); ok {
 		if at, err := time.Parse(time.RFC3339, updated); err == nil {

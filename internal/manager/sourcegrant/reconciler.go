@@ -1,7 +1,7 @@
-// Package sourcegrant keeps the ExternalArtifacts with which tenants use the
-// sources that SourceGrants share with them, as [grants.Plan] says. It reads no
-// credentials and fetches nothing: a copy is the address and the digest of what
-// Flux has fetched for the owner.
+// Package sourcegrant reconciles the ExternalArtifacts through which tenants use the
+// sources that SourceGrants share with them, as [grants.Plan] computes them. It reads no
+// credentials and fetches nothing: a copy has the address and the digest of the artifact
+// that Flux has fetched for the owner.
 package sourcegrant
 
 import (
@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FieldManager is the name under which copies are written.
+// FieldManager is the field manager of copies.
 const FieldManager = "tenure-manager"
 
 const (
@@ -37,24 +37,24 @@ const (
 	// reasonEnded is the reason in a copy's condition and in the events about its
 	// consumers when the grant has ended.
 	reasonEnded = "GrantEnded"
-	// reasonFailed is the reason of a grant of which a copy cannot be written.
+	// reasonFailed is the reason of a grant with a copy that cannot be written.
 	reasonFailed = "Failed"
-	// writers bounds how many copies are written at a time.
+	// writers is the maximum number of copies that are written at a time.
 	writers = 16
-	// told bounds how many failures an error names.
+	// told is the maximum number of failures in an error.
 	told = 8
 )
 
 // errTaken is returned if another client created an object with the name of a copy.
 var errTaken = errors.New("somebody else made it meanwhile")
 
-// Events tells people what happened; an EventRecorder of Kubernetes is one.
+// Events records events; an EventRecorder of Kubernetes implements it.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Reconciler keeps the copies of the sources of one namespace at a time: grants
-// add up, so none of them can be looked at alone.
+// Reconciler reconciles the copies of the sources of one namespace at a time, since the
+// consumers of a source are those of all its grants.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client client.Client
@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	failed := r.apply(ctx, owner, plan, copies)
 	again, err := sortOut(failed)
 	problems := []error{err}
-	// A grant says what became of it also where something failed, its own or another's.
+	// Write the status of every grant even if some copies failed.
 	for i := range state.Grants {
 		if result, known := resultOf(&state.Grants[i], owner, plan, failed); known {
 			problems = append(problems, r.writeStatus(ctx, &state.Grants[i], result))
@@ -238,8 +238,8 @@ func resultOf(grant *v1alpha1.SourceGrant, owner string, plan grants.Planned, fa
 	return result, true
 }
 
-// write makes a copy or lets it follow. Consumers hear of a new revision from
-// Flux, which watches ExternalArtifacts.
+// write creates or updates a copy. Flux watches ExternalArtifacts and reconciles the
+// consumers of a new revision.
 func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, existing *unstructured.Unstructured) error {
 	if existing == nil {
 		var err error
@@ -272,7 +272,8 @@ func (r *Reconciler) create(ctx context.Context, owner string, c grants.Copy) (*
 	return made, nil
 }
 
-// missingNamespace forgives what fails because a namespace is going.
+// missingNamespace returns nil if the cause is that a namespace does not exist or is being
+// deleted, and otherwise the error err.
 func missingNamespace(cause, err error) error {
 	if apierrors.IsNotFound(cause) || apierrors.HasStatusCause(cause, corev1.NamespaceTerminatingCause) {
 		return nil
@@ -298,8 +299,8 @@ func (r *Reconciler) end(ctx context.Context, existing *unstructured.Unstructure
 	return nil
 }
 
-// ask makes Flux look at whatever uses a copy, and tells why. Of a kind that the
-// cluster does not serve, as Flux is there without that controller, nothing uses it.
+// ask requests a reconcile of the consumers of a copy, and records an event with the reason.
+// It skips kinds that the cluster does not serve because a controller of Flux is missing.
 func (r *Reconciler) ask(ctx context.Context, ended *unstructured.Unstructured) error {
 	for _, consumer := range consumerKinds {
 		users := list(consumer.kind)

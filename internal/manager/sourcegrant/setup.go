@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// concurrent is how many namespaces are worked on at a time.
+// concurrent is the number of namespaces that are reconciled at a time.
 const concurrent = 4
 
-// Setup adds the reconciler to a manager. Flux's sources, and ExternalArtifacts, which it has
-// since 2.7, are waited for. It returns an error if the manager refuses the controller, an
+// Setup adds the reconciler to a manager. It starts the watches of Flux's sources, and of
+// ExternalArtifacts, which Flux has since 2.7, once the cluster serves them. It returns an error if the manager refuses the controller, an
 // index or a watch.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
 	kinds := []schema.GroupVersionKind{artifactKind}

@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// maxOverlaps is how many other tenants the message of a condition names.
+// maxOverlaps is the maximum number of other tenants in the message of a condition.
 const maxOverlaps = 3
 
-// hosts compares the hosts that the Tenant allows with those of all other Tenants and with
-// those that the profile allows to Tenants without hosts of their own.
+// hosts compares the hosts that the Tenant allows with the hosts of all other Tenants, and with
+// the hosts that the profile allows to Tenants without their own hosts.
 func (r *Reconciler) hosts(ctx context.Context, f *reconcileState) error {
 	own := f.tenant.Spec.Network.Hosts
 	if own == nil {
@@ -103,7 +103,7 @@ func sameHosts(c client.Reader) handler.EventHandler {
 	})
 }
 
-// hostsChanged lets the updates through that change the hosts of a Tenant.
+// hostsChanged is a predicate for updates that change the hosts of a Tenant.
 var hostsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cluster writes the tenant's cluster-scoped objects and removes those that are not
-// wanted any more.
+// cluster writes the tenant's cluster-scoped objects and deletes the ones that are no longer
+// desired.
 func (r *Reconciler) cluster(ctx context.Context, f *reconcileState) error {
 	var names []string
 	for _, ns := range f.list {
@@ -60,7 +60,7 @@ func (r *Reconciler) removeCluster(ctx context.Context, objects map[string]clien
 	return nil
 }
 
-// clusterObjects are the cluster-scoped objects that were made for a tenant.
+// clusterObjects returns the cluster-scoped objects that the manager created for a tenant.
 func clusterObjects(ctx context.Context, c client.Reader, tenant string, made client.ListOption) (map[string]client.Object, error) {
 	var roles rbacv1.ClusterRoleList
 	var bindings rbacv1.ClusterRoleBindingList

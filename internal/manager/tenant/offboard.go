@@ -82,9 +82,9 @@ func (r *Reconciler) deliveries(ctx context.Context, f *reconcileState) error {
 	return r.ended(ctx, f, leaving)
 }
 
-// ended asks the API server whether something is delivered to namespaces: in one after
-// the other, which costs it little, or if they are many, once for the Tenant, for which it
-// looks at the Kustomizations of all tenants.
+// ended reads at the API server whether Flux delivers objects to the namespaces: one request
+// for each namespace or, for many namespaces, one request for the Tenant, for which the API
+// server scans the Kustomizations of all tenants.
 func (r *Reconciler) ended(ctx context.Context, f *reconcileState, namespaces []string) error {
 	if len(namespaces) > maxNamespaceReads {
 		return delivered(ctx, r.APIReader, f, client.MatchingLabels{v1alpha1.LabelFluxTenant: f.tenant.Name})
@@ -97,7 +97,7 @@ func (r *Reconciler) ended(ctx context.Context, f *reconcileState, namespaces []
 	return nil
 }
 
-// delivered finds Kustomizations of the manager's that are left.
+// delivered adds a problem for each remaining Kustomization that the manager created.
 func delivered(ctx context.Context, from client.Reader, f *reconcileState, where client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(tenancy.KustomizationKind)
@@ -111,7 +111,7 @@ func delivered(ctx context.Context, from client.Reader, f *reconcileState, where
 	return nil
 }
 
-// leave deletes the namespaces and waits until they are gone.
+// leave deletes the namespaces and waits until they are deleted.
 func (r *Reconciler) leave(ctx context.Context, f *reconcileState) error {
 	for _, ns := range f.list {
 		if !leaves(f, ns) {
@@ -123,8 +123,8 @@ func (r *Reconciler) leave(ctx context.Context, f *reconcileState) error {
 			if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return fmt.Errorf("cannot delete namespace %s: %w", ns.Name, err)
 			}
-			// Until the manager has the right to, which comes with the next
-			// look at the namespace, and if the namespace has just changed.
+			// Either the manager does not have the right yet, which the namespace reconciler
+			// grants, or the namespace has just changed.
 			if apierrors.IsForbidden(err) {
 				f.problem(ReasonDeleting, "waits for the right to delete namespace %s", ns.Name)
 				continue
@@ -135,7 +135,7 @@ func (r *Reconciler) leave(ctx context.Context, f *reconcileState) error {
 	return nil
 }
 
-// leaves reports whether a namespace goes with its tenant.
+// leaves reports whether the deletion of the tenant deletes a namespace.
 func leaves(f *reconcileState, ns *corev1.Namespace) bool {
 	return tenancy.Leaves(ns.Labels, f.profile) && !tenancy.OfPlatform(ns.Name, f.profile)
 }
@@ -188,7 +188,7 @@ func (r *Reconciler) last(ctx context.Context, f *reconcileState) error {
 	return r.removeCluster(ctx, have)
 }
 
-// remains is what Kubernetes says is left in a namespace.
+// remains returns what Kubernetes reports as remaining in a namespace.
 func remains(ns *corev1.Namespace) string {
 	var left []string
 	for _, c := range ns.Status.Conditions {

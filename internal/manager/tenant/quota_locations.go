@@ -13,25 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxNamespaceReads is in how many namespaces, at most, the quotas of a tenant are read one
-// namespace at a time. To read all at once is one request, for which the API server looks
-// at the quotas of all tenants.
+// maxNamespaceReads is the maximum number of namespaces whose quotas are read with one request
+// each. For more namespaces one request reads all quotas, for which the API server scans the
+// quotas of all tenants.
 const maxNamespaceReads = 16
 
-// quotaLocations are the namespaces, by tenant, in which there may be parts of its quotas. The
-// zero value knows of none, and may be used from many goroutines.
+// quotaLocations stores, by tenant, the namespaces that may have parts of its quotas. The zero
+// value is empty. It is safe for concurrent use.
 //
-// A part is made by the one manager that has the lease. So it is where this one has
-// written, or where it was when this one asked about the whole cluster for the first
-// time: also in a namespace that is not the tenant's any more, and of which no cache
-// knows yet.
+// Only the manager with the lease creates parts. So a part is in a namespace to which this
+// manager has written, or in which it existed when this manager first listed the quotas of the
+// whole cluster. That includes namespaces that no longer belong to the tenant, and namespaces
+// that the cache does not show yet.
 type quotaLocations struct {
 	mu sync.Mutex
 	of map[string]map[string]bool
 }
 
-// add remembers a namespace before a part is written into it, if it was asked about
-// the whole cluster before.
+// add adds a namespace before a part is written to it, if the quotas of the whole cluster were
+// listed before.
 func (p *quotaLocations) add(tenant, namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *quotaLocations) add(tenant, namespace string) {
 	}
 }
 
-// set stores the quota objects of the whole cluster.
+// set stores the namespaces of the parts in the whole cluster.
 func (p *quotaLocations) set(tenant string, found []corev1.ResourceQuota) {
 	known := map[string]bool{}
 	for i := range found {
@@ -54,7 +54,7 @@ func (p *quotaLocations) set(tenant string, found []corev1.ResourceQuota) {
 	p.of[tenant] = known
 }
 
-// get returns the namespaces, and false if the whole cluster has to be asked.
+// get returns the namespaces, and false if the quotas of the whole cluster must be listed.
 func (p *quotaLocations) get(tenant string) (map[string]bool, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,19 +62,19 @@ func (p *quotaLocations) get(tenant string) (map[string]bool, bool) {
 	return maps.Clone(known), ok
 }
 
-// forget is for a tenant that is gone.
+// forget drops the namespaces of a deleted tenant.
 func (p *quotaLocations) forget(tenant string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, tenant)
 }
 
-// liveShares are the parts of a tenant's quotas as the API server has them. The parts
-// that the cache has say where to look, too.
+// liveShares reads the parts of a tenant's quotas at the API server: in the stored namespaces,
+// and in the namespaces of the parts in the cache.
 func (r *Reconciler) liveShares(ctx context.Context, f *reconcileState, cached []corev1.ResourceQuota) ([]corev1.ResourceQuota, error) {
 	tenant := f.tenant.Name
 	made := client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelFluxTenant: tenant}
-	where, ok := r.places.get(tenant)
+	where, ok := r.locations.get(tenant)
 	if ok {
 		for _, ns := range f.list {
 			where[ns.Name] = true
@@ -86,7 +86,7 @@ func (r *Reconciler) liveShares(ctx context.Context, f *reconcileState, cached [
 	if !ok || len(where) > maxNamespaceReads {
 		all, err := partsOf(ctx, r.APIReader, tenant, made)
 		if err == nil {
-			r.places.set(tenant, all)
+			r.locations.set(tenant, all)
 		}
 		return all, err
 	}
@@ -101,9 +101,9 @@ func (r *Reconciler) liveShares(ctx context.Context, f *reconcileState, cached [
 	return all, nil
 }
 
-// partsOf returns the quotas that are parts of a tenant's, or were made for it in another
-// way and are about to be, as the reader selects them: a cache by its index, the API
-// server by labels.
+// partsOf returns the quotas that are parts of a tenant's quotas, or that the manager created
+// for the tenant and will make parts. A cache selects them by its index, the API server by
+// labels.
 func partsOf(ctx context.Context, c client.Reader, tenant string, which ...client.ListOption) ([]corev1.ResourceQuota, error) {
 	var list corev1.ResourceQuotaList
 	if err := c.List(ctx, &list, which...); err != nil {

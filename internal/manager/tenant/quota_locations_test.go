@@ -85,7 +85,7 @@ func TestLiveShares(t *testing.T) {
 				t.Fatalf("at first it found %d, asking for all %d times: %v", len(first), all, err)
 			}
 			for _, namespace := range tc.wrote {
-				r.places.add("dev", namespace)
+				r.locations.add("dev", namespace)
 			}
 			put(tc.wrote...)
 			put(tc.then...)
@@ -111,7 +111,7 @@ func TestLiveShares(t *testing.T) {
 				t.Errorf("all tenants' quotas were read %d times", all)
 			}
 			before := all
-			r.places.forget("dev")
+			r.locations.forget("dev")
 			if _, err := r.liveShares(t.Context(), f, nil); err != nil || all != before+1 {
 				t.Errorf("a tenant that was forgotten is not looked for everywhere: %v", err)
 			}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// quotas divides the quotas of the whole tenant among its namespaces.
+// quotas distributes the quotas of the whole tenant among its namespaces.
 func (r *Reconciler) quotas(ctx context.Context, f *reconcileState) error {
 	shares, err := partsOf(ctx, r.Client, f.tenant.Name, client.MatchingFields{indexMade: f.tenant.Name})
 	if err != nil {
@@ -92,10 +92,10 @@ func isShare(q *corev1.ResourceQuota) bool {
 	return q.Labels[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 }
 
-// write applies a part of a quota, and returns false if the quota cannot be. A namespace
-// that has gone is not a problem.
+// write applies a part of a quota, and returns false if the API server refuses it. A missing
+// namespace is not a problem.
 func (r *Reconciler) write(ctx context.Context, f *reconcileState, object *corev1.ResourceQuota) (ok bool, err error) {
-	r.places.add(f.tenant.Name, object.Namespace)
+	r.locations.add(f.tenant.Name, object.Namespace)
 	err = tenantnamespace.Apply(ctx, r.Client, object)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", strings.TrimPrefix(object.Name, tenancy.QuotaObjectName("")), err)
@@ -142,7 +142,7 @@ func (r *Reconciler) renew(ctx context.Context, f *reconcileState, shares []core
 	return renewed, nil
 }
 
-// divide returns the quotas to write for one of the Tenant's.
+// divide returns the parts to write for one quota of the Tenant.
 func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuota, rebalance bool, now time.Time) (writes []*corev1.ResourceQuota, over []corev1.ResourceName) {
 	name := tenancy.QuotaObjectName(q.Name)
 	have := map[string]*corev1.ResourceQuota{}
@@ -188,7 +188,7 @@ func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuot
 	return writes, over
 }
 
-// pruneShares removes parts of quotas that the Tenant does not have any more.
+// pruneShares deletes parts of quotas that the Tenant no longer has.
 func (r *Reconciler) pruneShares(ctx context.Context, f *reconcileState, shares []corev1.ResourceQuota) error {
 	for i := range shares {
 		o := &shares[i]

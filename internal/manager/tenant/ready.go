@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionReplicated is a condition that package replicate sets on a Tenant with
+// conditionReplicated is a condition that package replication sets on a Tenant with
 // objects.
 const conditionReplicated = "Replicated"
 

@@ -23,25 +23,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Finalizer keeps a Tenant that is being deleted until all that it has is gone.
+// Finalizer keeps a Tenant that is being deleted until all its objects are deleted.
 const Finalizer = "tenure.dev/tenant"
 
 // requeueDelay is the requeue delay for changes that cause no event.
 const requeueDelay = 500 * time.Millisecond
 
-// Profiles reads the posture of the cluster: see [tenantnamespace.Profiles].
+// Profiles reads the TenancyProfile: see [tenantnamespace.Profiles].
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Ledgers count the namespaces that owners make: see internal/admission/webhook/reservations.
+// Ledgers count the namespaces that owners create: see internal/admission/webhook/reservations.
 type Ledgers interface {
 	// Close stops the admission of namespaces, and returns the name of an admitted namespace
 	// that may still appear.
 	Close(ctx context.Context, tenant *v1alpha1.Tenant) (string, error)
 }
 
-// Reconciler brings Tenants about.
+// Reconciler reconciles Tenants.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server; Live reads from the
 	// API server.
@@ -59,20 +59,20 @@ type Reconciler struct {
 	// Now returns the time.
 	Now func() time.Time
 
-	// places are the namespaces of parts of quotas, and pace decides when they may
+	// locations are the namespaces of parts of quotas, and pace decides when they may
 	// change.
-	places quotaLocations
-	pace   transferPace
+	locations quotaLocations
+	pace      transferPace
 }
 
-// Reconcile brings one Tenant up to date. It returns an error if it cannot read the cache or
+// Reconcile reconciles one Tenant. It returns an error if it cannot read the cache or
 // write an object or the status. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.places.forget(request.Name)
+			r.locations.forget(request.Name)
 			r.pace.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -111,7 +111,7 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	return r.finish(ctx, f)
 }
 
-// namespaces reads which namespaces the tenant has.
+// namespaces reads the namespaces of the tenant.
 func (r *Reconciler) namespaces(ctx context.Context, f *reconcileState) error {
 	list, err := r.owned(ctx, f.tenant.Name)
 	if err != nil {
@@ -182,7 +182,7 @@ func whose(ns *corev1.Namespace) string {
 	return "no tenant's"
 }
 
-// reported adds the report on each namespace.
+// reported adds the report of the namespace reconciler on each namespace.
 func (r *Reconciler) reported(_ context.Context, f *reconcileState) error {
 	for _, ns := range f.list {
 		switch {
@@ -214,7 +214,7 @@ func (r *Reconciler) mark(ctx context.Context, tenant *v1alpha1.Tenant) error {
 	return nil
 }
 
-// finalize sets the finalizers of the Tenant that was seen.
+// finalize sets the finalizers of the Tenant, at the version that was read.
 func (r *Reconciler) finalize(ctx context.Context, tenant *v1alpha1.Tenant, finalizers []string) error {
 	changed := tenant.DeepCopy()
 	changed.Finalizers = finalizers

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// concurrent is how many Tenants are worked on at a time.
+	// concurrent is the number of Tenants that are reconciled at a time.
 	concurrent = 8
-	// indexCreate finds Tenants by the namespaces that are made for them.
+	// indexCreate indexes Tenants by the namespaces that they list.
 	indexCreate = "spec.namespaces.create"
 	// indexMade indexes the objects that the manager created for a Tenant: quotas in its
 	// namespaces and cluster-scoped objects. A label selector would scan the objects of all
 	// tenants.
 	indexMade = "made-for"
-	// reportBuffer is how many reports may wait to be read.
+	// reportBuffer is the size of the queue of reports.
 	reportBuffer = 1024
 )
 
@@ -82,8 +82,8 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// index lets what belongs to one Tenant be found without a look at what belongs to
-// the others, of which there may be thousands.
+// index adds indexes to find the objects of one Tenant without a scan of the objects of all
+// Tenants, of which there may be thousands.
 func index(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, i := range []struct {
 		object client.Object
@@ -119,7 +119,7 @@ func madeFor(label string) client.IndexerFunc {
 	}
 }
 
-// interested returns the Tenants that a namespace belongs to, or is to be made for.
+// interested returns the Tenants that a namespace belongs to, or that list the namespace.
 func interested(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
@@ -147,7 +147,7 @@ func tenants(ctx context.Context, c client.Reader) []reconcile.Request {
 	return requests
 }
 
-// byLabel finds the Tenant of an object that the manager made for it.
+// byLabel returns a request for the Tenant of an object that the manager created for it.
 func byLabel(label string) handler.EventHandler {
 	of := madeFor(label)
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -159,7 +159,8 @@ func byLabel(label string) handler.EventHandler {
 	})
 }
 
-// namespaceChanged leaves out what does not matter here, such as annotations.
+// namespaceChanged is a predicate that drops irrelevant changes of a namespace, such as
+// annotations.
 var namespaceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*corev1.Namespace)
 	after, ok2 := e.ObjectNew.(*corev1.Namespace)
@@ -168,13 +169,13 @@ var namespaceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 		!equality.Semantic.DeepEqual(before.Status, after.Status))
 }}
 
-// shares lets parts of Tenants' quotas through.
+// shares is a predicate for parts of Tenants' quotas.
 var shares = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 })
 
-// gather puts a report off a little: those about the namespaces of one Tenant come
-// together, and are one change of its status.
+// gather delays the request for a report, so that the reports on several namespaces of one
+// Tenant make one change of its status.
 func gather(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	q.AddAfter(reconcile.Request{NamespacedName: named(e.Object.GetName())}, requeueDelay/2)
 }

@@ -30,8 +30,8 @@ const (
 	// ConditionWithinQuota reports, for a Tenant with quotas, whether its usage is within
 	// them. Only usage from before a quota was set or lowered can exceed it.
 	ConditionWithinQuota = "WithinQuota"
-	// ConditionSynced says, for a Tenant with a sync, whether Flux has applied what
-	// the repositories say. It is the tenant's to look after.
+	// ConditionSynced is True if Flux has applied the repositories of a Tenant with a sync. A
+	// failure is the tenant's to fix.
 	ConditionSynced = "Synced"
 	// ConditionHostsSeparate reports, for a Tenant that sets spec.network.hosts, whether no
 	// other tenant may have the same hosts. It is Unknown if an expression cannot be compared.
@@ -40,13 +40,13 @@ const (
 
 // Reasons of the conditions.
 const (
-	// ReasonInPlace: all is there.
+	// ReasonInPlace: all objects are in place.
 	ReasonInPlace = "InPlace"
-	// ReasonProgressing: some of it is on its way.
+	// ReasonProgressing: some objects are not in place yet.
 	ReasonProgressing = "Progressing"
-	// ReasonFailed: something was refused; the message names it.
+	// ReasonFailed: the API server refused an object; the message names it.
 	ReasonFailed = "Failed"
-	// ReasonInvalid: something in the spec cannot be.
+	// ReasonInvalid: a field of the spec is invalid.
 	ReasonInvalid = "Invalid"
 	// ReasonNamespaceTaken: a listed namespace exists and belongs to another owner.
 	ReasonNamespaceTaken = "NamespaceTaken"
@@ -70,7 +70,7 @@ const (
 	ReasonNotComparable = "NotComparable"
 )
 
-// retryInterval is the retry interval for an operation that a person has to allow first.
+// retryInterval is the retry interval for an operation that a person must allow first.
 const retryInterval = time.Minute
 
 // reconcileState is the state that the steps of a reconciliation collect.
@@ -78,17 +78,17 @@ type reconcileState struct {
 	tenant  *v1alpha1.Tenant
 	profile *v1alpha1.TenancyProfile
 	list    []*corev1.Namespace
-	// pending are namespaces that are not as they should be yet.
+	// pending are the namespaces that are not reconciled yet.
 	pending []string
 	// reason and message are the first problem, more the number of others.
 	reason, message string
 	more            int
 	// exceeded lists the resources whose usage exceeds a quota.
 	exceeded []string
-	// syncFailed says what Flux reports of repositories, syncAwaited which it
-	// has not reported yet.
+	// syncFailed are the failures that Flux reports for repositories, and syncAwaited the
+	// repositories without a report yet.
 	syncFailed, syncAwaited []string
-	// shared are the hosts that others may have, too.
+	// shared are the hosts that other tenants may have, too.
 	shared []sharedHosts
 	// retryAfter is the time until the Tenant must be reconciled again without a change. Zero
 	// is never.
@@ -117,7 +117,7 @@ func (f *reconcileState) names() []string {
 	return slices.Compact(names)
 }
 
-// problem adds one; the first one is what people read.
+// problem adds a problem. The message of the condition has the first one.
 func (f *reconcileState) problem(reason, format string, args ...any) {
 	if f.reason != "" {
 		f.more++
@@ -126,8 +126,7 @@ func (f *reconcileState) problem(reason, format string, args ...any) {
 	f.reason, f.message = reason, fmt.Sprintf(format, args...)
 }
 
-// maxMessage is how long a condition's message may be, in bytes, with room for what
-// is added.
+// maxMessage is the maximum length of a condition's message, in bytes, with room for a suffix.
 const maxMessage = 2048
 
 // provisioned returns the condition Provisioned, from the results of the steps.
@@ -195,16 +194,16 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
 		return result, nil
 	}
-	// With the version that was seen: what package replicate wrote meanwhile must not
-	// be lost.
+	// With the version that was read, so that a condition that package replication wrote
+	// meanwhile is not lost.
 	if err := r.Client.Status().Update(ctx, changed, client.FieldOwner(tenantnamespace.FieldManager)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot write the status of tenant %s: %w", f.tenant.Name, err)
 	}
 	return result, nil
 }
 
-// stands reports whether a condition still holds though not all namespaces have been
-// heard of: the manager has just started, and nothing was changed.
+// stands reports whether an earlier condition still holds although not all namespaces have a
+// report: the manager has just started, and the Tenant has not changed.
 func (r *Reconciler) stands(f *reconcileState, before *metav1.Condition) bool {
 	return before != nil && before.Status != metav1.ConditionUnknown && before.ObservedGeneration == f.tenant.Generation &&
 		slices.Equal(f.names(), f.tenant.Status.Namespaces) && r.Reports.fresh(f.names())
@@ -231,15 +230,15 @@ func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatu
 // Reports holds the latest result for each namespace of a Tenant. The zero value is ready to
 // use. Reports is safe for concurrent use.
 type Reports struct {
-	// Changed, if set, is called with the name of a Tenant that there is news of.
+	// Changed, if set, is called with the name of a Tenant with a new report.
 	Changed func(tenant string)
 
 	mu    sync.Mutex
 	known map[string]report
 }
 
-// report is about one generation of one Tenant: another one of the same name, made
-// after it, has generations of its own, and they begin at one again.
+// report is the result for one generation of one Tenant. It has the UID, since the generations
+// of a later Tenant of the same name begin at one again.
 type report struct {
 	tenant     types.UID
 	generation int64
@@ -279,14 +278,14 @@ func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
 	return ok && is.tenant == tenant.UID && is.generation == tenant.Generation
 }
 
-// problem is what keeps a namespace from being as it should be.
+// problem returns the problem that the report on a namespace has.
 func (r *Reports) problem(namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known[namespace].problem
 }
 
-// fresh reports whether one of the namespaces has not been heard of at all.
+// fresh reports whether one of the namespaces has no report yet.
 func (r *Reports) fresh(namespaces []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// syncs reads what Flux says about the Tenant's repositories.
+// syncs reads the status that Flux reports for the Tenant's repositories.
 func (r *Reconciler) syncs(ctx context.Context, f *reconcileState) error {
 	for i := range f.tenant.Spec.Sync {
 		s := &f.tenant.Spec.Sync[i]
@@ -26,7 +26,7 @@ func (r *Reconciler) syncs(ctx context.Context, f *reconcileState) error {
 		if s.OCI != nil {
 			source = tenancy.OCIRepositoryKind
 		}
-		// Why the source has nothing says more than that it has nothing.
+		// The failure of the source is the cause of the Kustomization's.
 		for _, kind := range []schema.GroupVersionKind{source, tenancy.KustomizationKind} {
 			state, message, err := r.readiness(ctx, kind, at)
 			if err != nil {
@@ -46,8 +46,8 @@ func (r *Reconciler) syncs(ctx context.Context, f *reconcileState) error {
 	return nil
 }
 
-// readiness is the condition Ready of one of Flux's objects, unknown if it is not
-// there.
+// readiness returns the condition Ready of an object of Flux, or Unknown if the object does not
+// exist.
 func (r *Reconciler) readiness(ctx context.Context, kind schema.GroupVersionKind, at client.ObjectKey) (metav1.ConditionStatus, string, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)
@@ -76,7 +76,7 @@ func readyCondition(u *unstructured.Unstructured) (metav1.ConditionStatus, strin
 	return metav1.ConditionUnknown, ""
 }
 
-// synced is the condition of a Tenant that has repositories.
+// synced returns the condition Synced of a Tenant with repositories.
 func (f *reconcileState) synced() metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionSynced, ObservedGeneration: f.tenant.Generation,
@@ -94,7 +94,7 @@ func (f *reconcileState) synced() metav1.Condition {
 	return c
 }
 
-// syncChanged lets through what changes the condition of a Tenant.
+// syncChanged is a predicate for changes of Flux's objects that change the condition Synced.
 var syncChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*unstructured.Unstructured)

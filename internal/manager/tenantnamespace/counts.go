@@ -11,15 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// countPause is how long a kind is left out of quotas after Kubernetes turned
-// out not to count it yet: it looks for new kinds every 30 s.
+// countPause is how long quotas leave out a kind that Kubernetes does not count yet:
+// Kubernetes discovers new kinds every 30 s.
 const countPause = 30 * time.Second
 
-// countObjects returns the kinds that a quota may count, and when to ask again. A
-// quota with a count that Kubernetes does not keep refuses every new object of
-// the kind; that is so for a while after the kind was defined. What another
-// namespace's quota says of a kind is no reason to take it out of this one's, which
-// may be newer: a bound that holds is not given up.
+// countObjects returns the kinds that a quota may count, and the requeue delay. A quota
+// with a kind that Kubernetes does not count refuses every new object of the kind, which is
+// so for a while after the kind was defined. A kind that the namespace's own quota counts stays
+// in it, even if the quota of another namespace, which may be older, has no count of the kind.
 func (r *Reconciler) countObjects(ctx context.Context, have *contents) (kinds []string, later time.Duration, err error) {
 	bounded := map[string]bool{}
 	for _, q := range have.quotas {
@@ -56,7 +55,7 @@ func (r *Reconciler) countObjects(ctx context.Context, have *contents) (kinds []
 	return kinds, later, nil
 }
 
-// uncounted returns the kinds that a quota bounds and does not count.
+// uncounted returns the kinds that a quota limits and that Kubernetes does not count.
 func uncounted(q *corev1.ResourceQuota) []string {
 	var kinds []string
 	for name := range q.Status.Hard {
@@ -69,7 +68,7 @@ func uncounted(q *corev1.ResourceQuota) []string {
 	return kinds
 }
 
-// times remembers when something was seen. The zero value is empty.
+// times stores when each name was first seen. The zero value is empty.
 type times struct {
 	mu sync.Mutex
 	at map[string]time.Time

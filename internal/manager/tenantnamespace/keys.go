@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyKeys writes the Secrets with the platform's public keys, and deletes those of before that
+// applyKeys writes the Secrets with the platform's public keys, and deletes earlier ones that
 // are no longer desired. It runs before the parameters are written, which name the existing
 // Secrets: the manager may read Secrets of these names only, and so cannot list them.
 //

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// contents are the objects of a namespace of the kinds that the manager makes, of
-// which none has a kind: lists leave it out.
+// contents are the objects of a namespace of the kinds that the manager creates. Their field
+// kind is empty, since lists leave it out.
 type contents struct {
 	all        []client.Object
 	accounts   []*corev1.ServiceAccount
@@ -159,7 +159,7 @@ func Apply(ctx context.Context, c client.Client, object client.Object) error {
 		return err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	// Not ours to say.
+	// The manager does not set these fields.
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	delete(u.Object, "status")
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
@@ -200,7 +200,7 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 	return r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
-// shared reports whether another field manager applies the object too.
+// shared reports whether another field manager also applies the object.
 func shared(object client.Object) bool {
 	for _, m := range object.GetManagedFields() {
 		if m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != FieldManager {

@@ -1,6 +1,6 @@
-// Package tenantnamespace keeps in each tenant's namespace what
-// [tenancy.Desired] says, and switches the policies of the namespace to its own
-// parameters once they are there.
+// Package tenantnamespace reconciles the objects that [tenancy.Desired] returns for each
+// namespace of a tenant. Once the parameters of the namespace exist, it labels the namespace,
+// so that the policies read these parameters.
 package tenantnamespace
 
 import (
@@ -24,48 +24,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// FieldManager is the name under which the manager writes.
+// FieldManager is the field manager of the objects.
 const FieldManager = "tenure-manager"
 
-// propagationDelay is how long parameters are there before the label says so, and how
-// long the label is gone before they go: the API server's policies see both by
-// watches of their own, one of which may be late.
+// propagationDelay is the time between the creation of parameters and the label that puts
+// them in force, and between the removal of the label and their deletion: the API server
+// learns of both through separate watches, one of which may be late.
 const propagationDelay = 2 * time.Second
 
 // stamp is how much later than its time of creation says an object may have been made:
 // the API server writes whole seconds.
 const stamp = time.Second
 
-// Events tells people what happened; an EventRecorder of Kubernetes is one.
+// Events records events; an EventRecorder of Kubernetes implements it.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Profiles reads the posture of the cluster. It returns nil without an error
-// when there is no profile, and an error that wraps [tenancy.ErrInvalid] for one
-// that must not be put in force.
+// Profiles reads the TenancyProfile. It returns nil without an error if there is no profile,
+// and an error that wraps [tenancy.ErrInvalid] for an invalid profile.
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Kinds says which of Flux's kinds the cluster has, as RESOURCE.GROUP.
+// Kinds returns which of Flux's kinds the cluster serves, as RESOURCE.GROUP.
 type Kinds interface {
 	Served(ctx context.Context) ([]string, error)
 }
 
 // Classes selects classes by their labels. It returns nil if the limits have no selectors, and a
-// problem with a selector that only the platform's people can solve.
+// problem with a selector that only a platform admin can solve.
 type Classes interface {
 	Select(ctx context.Context, limits *v1alpha1.Posture) (selected *v1alpha1.SelectedClasses, problem, err error)
 }
 
-// Failures remembers for which namespaces the posture could not be written; a
-// nil error clears.
+// Failures stores for which namespaces the profile could not be applied; a nil error clears
+// the entry.
 type Failures interface {
 	Set(namespace string, err error)
 }
 
-// Reports hears how the namespaces of Tenants are, for their status.
+// Reports collects the state of the namespaces of Tenants, for their status.
 type Reports interface {
 	// Report records that a namespace matches a version of its Tenant, or the problem that
 	// prevents it.
@@ -74,7 +73,7 @@ type Reports interface {
 	Forget(namespace string)
 }
 
-// Reconciler keeps tenants' namespaces as they should be.
+// Reconciler reconciles the namespaces of tenants.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client client.Client
@@ -91,7 +90,7 @@ type Reconciler struct {
 	Manager rbacv1.Subject
 	// ClassesChanged are the namespaces whose selected classes may have changed.
 	ClassesChanged <-chan event.GenericEvent
-	// Replicates says that others than Tenants replicate objects too.
+	// Replicates is set if Capsule's kinds replicate objects too.
 	Replicates bool
 	// Now is the clock.
 	Now func() time.Time
@@ -101,8 +100,8 @@ type Reconciler struct {
 	refused    times
 }
 
-// Reconcile brings one namespace up to date. Without a valid profile nothing is made and
-// nothing is taken away. It returns an error if it cannot read the namespace or write an
+// Reconcile reconciles one namespace. Without a valid profile it creates and deletes
+// nothing. It returns an error if it cannot read the namespace or write an
 // object. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ns := &corev1.Namespace{}
@@ -141,12 +140,12 @@ func (r *Reconciler) forgetNamespace(namespace string) {
 	r.refused.forget(namespace)
 }
 
-// reconcile returns beside the error, after which it is tried again, the problem
-// that only the platform's people can solve.
+// reconcile returns an error that is retried, and a problem that only a platform admin can
+// solve.
 func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (result ctrl.Result, problem, err error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if errors.Is(err, tenancy.ErrInvalid) {
-		// The profile's own status says so.
+		// The status of the profile has the error.
 		return ctrl.Result{}, nil, nil
 	}
 	if err != nil {
@@ -215,7 +214,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	case err == nil:
 		r.report(tenant, ns, problem)
 	case leaving:
-		// The Tenant does not wait for what else the namespace should have.
+		// The Tenant is ready without the other objects of the namespace.
 		r.report(tenant, ns, err)
 	}
 	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
@@ -262,8 +261,8 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if err := r.applyKeys(ctx, ns.Name, desired.Keys, have); err != nil {
 		return ctrl.Result{}, nil, err
 	}
-	// Whatever the rules refuse for certain is tried when the label says that they
-	// read the namespace's own parameters, which is a reason to look again.
+	// Objects that the rules certainly refuse are applied once the label marks the parameters
+	// as in force, since the change of the label triggers another reconciliation.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
 	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
 	if !complete {
@@ -290,8 +289,8 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	return result, problem, err
 }
 
-// awaitPropagation lets the label say that the parameters hold, when they have been there for
-// long enough. It returns how long that still takes.
+// awaitPropagation sets the label that marks the parameters as in force once they have existed
+// for [propagationDelay]. It returns the remaining time.
 func (r *Reconciler) awaitPropagation(ctx context.Context, ns *corev1.Namespace, have *contents) (time.Duration, error) {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
 		r.unlabelled.forget(ns.Name)
@@ -356,8 +355,8 @@ func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *co
 	return ctrl.Result{}, r.unfinalize(ctx, have.parameters)
 }
 
-// label sets or, for nil, removes the label that says whose parameters hold. A
-// namespace that has been replaced by another of the same name is left alone.
+// label sets the label that names the parameters in force or, for nil, removes it. It does not
+// change a new namespace of the same name.
 func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *string) error {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled == (value != nil) {
 		return nil

@@ -29,11 +29,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// concurrent is how many namespaces are worked on at a time: they wait for the
-// API server, not for a processor.
+// concurrent is the number of namespaces that are reconciled at a time. Reconciliations wait
+// for the API server and use little CPU time.
 const concurrent = 8
 
-// Setup adds the reconciler to a manager. Flux's kinds may come later than the manager. It
+// Setup adds the reconciler to a manager. Flux may be installed after the manager starts. It
 // returns an error if the manager refuses the controller, an index or a watch.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
@@ -94,7 +94,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if !slices.ContainsFunc(syncKinds, func(kind schema.GroupVersionKind) bool { return !crdgate.Serves(mgr, kind) }) {
 		return nil
 	}
-	// What could not be delivered is tried when all kinds are there.
+	// Syncs that could not be created are retried once the cluster serves all kinds.
 	return crdgate.StartWhenServed(mgr, func() error {
 		return c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			for _, request := range r.all(ctx, mgr.GetClient()) {
@@ -111,7 +111,7 @@ func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return u
 }
 
-// byTenant is the index of namespaces.
+// byTenant is the index function of namespaces by tenant.
 func byTenant(o client.Object) []string {
 	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
 		return []string{tenant}
@@ -147,7 +147,7 @@ var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
 })
 
-// tenantChanged leaves out most changes of a Tenant's status.
+// tenantChanged is a predicate that drops most changes of a Tenant's status.
 var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)
@@ -156,7 +156,7 @@ var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		len(after.Spec.Sync) > 0 && !slices.Equal(before.Status.Namespaces, after.Status.Namespaces))
 }}
 
-// all returns every namespace that is a tenant's or was one.
+// all returns every namespace that belongs or belonged to a tenant.
 func (r *Reconciler) all(ctx context.Context, c client.Reader) []reconcile.Request {
 	var namespaces corev1.NamespaceList
 	if err := c.List(ctx, &namespaces); err != nil {
@@ -172,15 +172,15 @@ func (r *Reconciler) all(ctx context.Context, c client.Reader) []reconcile.Reque
 	return requests
 }
 
-// interesting reports whether a namespace is a tenant's or was one.
+// interesting reports whether a namespace belongs or belonged to a tenant.
 func interesting(o client.Object) bool {
 	_, tenants := tenancy.TenantOf(o.GetLabels())
 	_, labelled := o.GetLabels()[v1alpha1.LabelParameters]
 	return tenants || labelled
 }
 
-// concerned lets namespaces through that are, or were just now, tenants', when
-// their labels changed or they are being deleted.
+// concerned is a predicate for namespaces that belong to a tenant, or did before the event,
+// if their labels changed or they are being deleted.
 func concerned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return interesting(e.Object) },
@@ -196,8 +196,8 @@ func concerned() predicate.Predicate {
 	}
 }
 
-// specChanged leaves out a quota's counts, which move all the time, but for
-// those that are missing.
+// specChanged is a predicate that drops changes of a quota's counts, which are frequent,
+// unless a count is missing.
 var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*corev1.ResourceQuota)
 	after, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
@@ -205,8 +205,8 @@ var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		len(uncounted(after)) > len(uncounted(before)) || !after.DeletionTimestamp.IsZero())
 }}
 
-// applierChanged lets workloads through that a sync of Flux applied, when they come, go or change
-// the labels that name the sync.
+// applierChanged is a predicate for workloads that a sync of Flux applied, when they are
+// created or deleted, or the labels that name the sync change.
 var applierChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return len(tenancy.FluxLabels(e.Object.GetLabels())) > 0 },
 	DeleteFunc: func(e event.DeleteEvent) bool { return len(tenancy.FluxLabels(e.Object.GetLabels())) > 0 },
@@ -215,8 +215,8 @@ var applierChanged = predicate.Funcs{
 	},
 }
 
-// metadataChanged drops the events that a resync repeats.
+// metadataChanged is a predicate that drops the repeated events of a resync.
 var metadataChanged = predicate.ResourceVersionChangedPredicate{}
 
-// ofFlux lets the definitions of Flux's kinds through.
+// ofFlux is a predicate for the CRDs of Flux.
 var ofFlux = predicate.NewPredicateFuncs(func(o client.Object) bool { return countedKinds[o.GetName()] })

@@ -33,8 +33,7 @@ func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, te
 	return nil
 }
 
-// inUse reports whether something that a quota counts is there; the quota itself does
-// not matter.
+// inUse reports whether a quota counts any object other than the quota itself.
 func inUse(q *corev1.ResourceQuota) bool {
 	for name, used := range q.Status.Used {
 		if !used.IsZero() && strings.TrimPrefix(string(name), "count/") != "resourcequotas" {
@@ -54,7 +53,7 @@ func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, re
 		if err := c.Delete(ctx, object.DeepCopyObject().(client.Object), client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
 			return err
 		}
-		// Which has changed it.
+		// The deletion has changed the resource version.
 		metadata = map[string]any{}
 	}
 	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == tenancy.QuotaFinalizer })

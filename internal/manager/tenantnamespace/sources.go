@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// crdKind is read without its types, which would be another dependency.
+// crdKind is the kind of CRDs, which are read without their Go types: these would be another
+// dependency.
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 var countedKinds = func() map[string]bool {
@@ -28,8 +29,8 @@ var countedKinds = func() map[string]bool {
 type ProfileReader struct {
 	// Client reads from a cache.
 	Client client.Reader
-	// Rules are the names that exemptions may name, Home is the namespace
-	// that Tenure runs in.
+	// Rules are the names of the rules that exemptions may have. Home is the namespace of
+	// Tenure.
 	Rules []string
 	Home  string
 }
@@ -55,8 +56,8 @@ func profileObject() *unstructured.Unstructured {
 	return u
 }
 
-// ServedKinds reads which of Flux's kinds the cluster has from their
-// definitions. A count of any other kind would never be kept.
+// ServedKinds reads from the CRDs which of Flux's kinds the cluster serves. Kubernetes would
+// never count any other kind.
 type ServedKinds struct {
 	// Client reads from a cache.
 	Client client.Reader

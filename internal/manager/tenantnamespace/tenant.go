@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// LabelBindable on a ClusterRole adds its rules to the manager's: that is how a
-	// platform admin lets it give more roles.
+	// LabelBindable on a ClusterRole adds its rules to the manager's rights. With it, a
+	// platform admin allows the manager to bind more roles.
 	LabelBindable = "rbac.tenure.dev/aggregate-to-manager"
 	// IndexTenant finds namespaces by [v1alpha1.LabelTenant].
 	IndexTenant = "tenant"
 	// IndexOwnerNamespace is the name of the index of Tenants by the namespaces of the
 	// service accounts that own them.
 	IndexOwnerNamespace = "ownerNamespace"
-	// retryInterval is the retry interval for an operation that a person has to allow first.
+	// retryInterval is the retry interval for an operation that a person must allow first.
 	retryInterval = time.Minute
-	// grace is how long policies may take to follow new parameters; until then a
-	// refused source is not a problem yet.
+	// grace is the time that the API server may take to enforce new parameters; until then a
+	// refused source is not reported as a problem.
 	grace = 10 * time.Second
 )
 
@@ -46,8 +46,8 @@ var errWaiting = errors.New("waits for its part of the tenant's quota")
 // syncKinds are the kinds of a Tenant's sync.
 var syncKinds = []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind}
 
-// tenant returns the Tenant that a namespace belongs to and the names of all that
-// do; nil if there is no Tenant.
+// tenant returns the Tenant that a namespace belongs to and the names of all its namespaces,
+// or nil if there is no Tenant.
 func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha1.Tenant, []string, error) {
 	name := ns.Labels[v1alpha1.LabelTenant]
 	if name == "" {
@@ -116,8 +116,8 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 	r.Reports.Report(tenant, ns.Name, problem)
 }
 
-// hasShares reports whether the namespace has its part of each of the Tenant's quotas, of
-// which none is on its way out.
+// hasShares reports whether the namespace has its part of each of the Tenant's quotas, and
+// none of them is being deleted.
 func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	for _, q := range tenant.Spec.Quotas {
 		if q.Scope == "Namespace" {
@@ -145,8 +145,8 @@ func (r *Reconciler) givesRights(o client.Object) bool {
 	return false
 }
 
-// narrowed leaves of what gives rights only what takes some away: RoleBindings that are
-// there, without the subjects that are not to have the role any more.
+// narrowed returns, of the objects that give rights, only the changes that remove rights:
+// existing RoleBindings without the subjects that must no longer have the role.
 func (r *Reconciler) narrowed(wanted []client.Object, have *contents) []client.Object {
 	var left []client.Object
 	for _, object := range wanted {
@@ -184,14 +184,14 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		}
 		if err == nil {
 			if _, rules := object.(*v1alpha1.TenantParameters); rules {
-				// What they refuse from now on is not what was refused before.
+				// The rules have changed, so earlier refusals do not count.
 				r.refused.forget(ns.Name)
 			}
 			continue
 		}
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		if sync && unserved(err) {
-			// The rest of the namespace does not wait for Flux.
+			// The other objects of the namespace do not depend on Flux.
 			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
 			continue
 		}
@@ -218,8 +218,8 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 	return result, problem, nil
 }
 
-// unserved reports whether something was not applied because the cluster does not serve
-// its kind, or does no more, which the client does not know yet.
+// unserved reports whether an object was not applied because the cluster does not serve its
+// kind, or no longer serves it, which the client's discovery cache does not show yet.
 func unserved(err error) bool {
 	if apimeta.IsNoMatchError(err) {
 		return true
@@ -232,8 +232,9 @@ func unserved(err error) bool {
 	return details == nil || details.Kind != "namespaces"
 }
 
-// early returns when to try a source again that was refused though the rules allow it,
-// because they may not have seen yet what holds: zero if they have had the time.
+// early returns the requeue delay for a source that was refused although the rules allow it,
+// because the API server may not enforce the current parameters yet. It returns zero once
+// [grace] is over.
 func (r *Reconciler) early(ns *corev1.Namespace) time.Duration {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; !labelled {
 		// Its own parameters will decide.
@@ -253,8 +254,8 @@ func explain(object client.Object, err error) error {
 	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
 }
 
-// makeWay removes a binding of one of our names that gives another role: the role
-// of a binding cannot be changed.
+// makeWay deletes a binding with the manager's name for it and another role, since the role of
+// a binding cannot be changed.
 func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object) error {
 	have, ok1 := existing.(*rbacv1.RoleBinding)
 	want, ok2 := wanted.(*rbacv1.RoleBinding)
@@ -329,8 +330,8 @@ func (r *Reconciler) applyLevel(ctx context.Context, ns *corev1.Namespace, desir
 	return nil
 }
 
-// applyMetadata puts the Tenant's labels and annotations on its namespace, and takes
-// those off that the manager put there and the Tenant does not have any more.
+// applyMetadata sets the Tenant's labels and annotations on its namespace, and removes the
+// ones that the manager set and the Tenant no longer has.
 func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {
 	labels, labelsKnown := changes(ns.Labels, desired.Labels, owned(ns, "f:labels"))
 	annotations, annotationsKnown := changes(ns.Annotations, desired.Annotations, owned(ns, "f:annotations"))
@@ -358,14 +359,14 @@ func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, de
 	return nil
 }
 
-// changes returns what to take off, as a merge patch, and whether all that is wanted
-// is there and known to be the manager's.
+// changes returns the removals, as a merge patch, and whether the namespace has all wanted
+// values and the manager owns them.
 func changes(have, want map[string]string, owned map[string]bool) (off map[string]any, known bool) {
 	off, known = map[string]any{}, holds(have, want)
 	for name := range owned {
 		if name == corev1.LabelMetadataName {
-			// Kubernetes put it there when the manager made the namespace, and
-			// would do so again.
+			// Kubernetes set it when the manager created the namespace, and would
+			// set it again.
 			continue
 		}
 		if _, wanted := want[name]; !wanted && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
@@ -399,7 +400,7 @@ func owned(ns *corev1.Namespace, field string) map[string]bool {
 		var fields struct {
 			Metadata map[string]map[string]json.RawMessage `json:"f:metadata"`
 		}
-		// What cannot be read is written anew.
+		// An unreadable value is replaced.
 		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}

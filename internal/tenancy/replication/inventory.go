@@ -18,17 +18,17 @@ type Account struct {
 	Name string
 }
 
-// Held is an object that was, or is about to be, replicated.
+// Held is an object that is replicated, or is about to be.
 type Held struct {
-	// Key names it.
+	// Key identifies the object.
 	Key
-	// Version is the API version that it was written at.
+	// Version is the API version at which the object was written.
 	Version string
-	// Account applied it, and removes it.
+	// Account is the account that applied the object, and deletes it.
 	Account Account
 }
 
-// Object is what names it to the API server.
+// Object returns an object with the fields that identify it to the API server.
 func (h Held) Object() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: h.Group, Version: h.Version, Kind: h.Kind})
@@ -37,7 +37,7 @@ func (h Held) Object() *unstructured.Unstructured {
 	return u
 }
 
-// Inventory is all that a declaration has in the cluster.
+// Inventory is the set of objects that a declaration has in the cluster.
 type Inventory map[Key]Held
 
 // Add adds an object that an account applies.
@@ -49,7 +49,7 @@ func (i Inventory) Add(u *unstructured.Unstructured, account Account) {
 // Kept is a line of an inventory in a status: one object in several namespaces.
 type Kept struct {
 	APIVersion, Kind, Name string
-	// Account has no namespace if it is in that of the object.
+	// Account has no namespace if it is in the namespace of the object.
 	Account    Account
 	Namespaces []string
 }
@@ -83,8 +83,7 @@ func (i Inventory) List() []Kept {
 	return list
 }
 
-// ReadInventory reads what [Inventory.List] returned. Lines that cannot be are left
-// out.
+// ReadInventory parses the lines that [Inventory.List] returned. It skips invalid lines.
 func ReadInventory(lines []Kept) Inventory {
 	i := Inventory{}
 	for _, k := range lines {
@@ -104,7 +103,7 @@ func ReadInventory(lines []Kept) Inventory {
 	return i
 }
 
-// WrongAccount says why an account cannot be, or nothing.
+// WrongAccount returns why an account is invalid, or "".
 func WrongAccount(a Account) string {
 	if problems := validation.IsDNS1123Label(a.Namespace); len(problems) > 0 {
 		return "its namespace: " + strings.Join(problems, "; ")

@@ -15,7 +15,7 @@ import (
 // groupCapsule is Capsule's group.
 const groupCapsule = "capsule.clastix.io"
 
-// decode reads an item.
+// decode decodes an item of a list.
 func decode(raw []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(raw); err != nil {
@@ -25,10 +25,10 @@ func decode(raw []byte) (*unstructured.Unstructured, error) {
 }
 
 // metadata are the fields that an item may have in its metadata. The API server
-// writes an empty creationTimestamp into what embeds an object.
+// writes an empty creationTimestamp into embedded objects.
 var metadata = []string{"name", "namespace", "labels", "annotations", "creationTimestamp"}
 
-// wrong says why an object must not come into a namespace, or nothing.
+// wrong returns why an object must not be replicated to a namespace, or "".
 func (p *planner) wrong(u *unstructured.Unstructured, namespace string) string {
 	if reason := p.wrongKind(u); reason != "" {
 		return reason
@@ -65,7 +65,7 @@ func (p *planner) wrong(u *unstructured.Unstructured, namespace string) string {
 	return ""
 }
 
-// wrongKind is wrong for the kind.
+// wrongKind returns why a kind must not be replicated, or "".
 func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	version, err := schema.ParseGroupVersion(u.GetAPIVersion())
 	if err != nil || u.GetAPIVersion() == "" || u.GetKind() == "" {
@@ -91,7 +91,7 @@ func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// wrongMaps says whether labels or annotations are something else than text.
+// wrongMaps reports whether labels or annotations have values that are not strings.
 func wrongMaps(meta map[string]any) string {
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := meta[field]
@@ -111,13 +111,14 @@ func wrongMaps(meta map[string]any) string {
 	return ""
 }
 
-// Labels and annotations by which others know what they made: a copy is not theirs.
+// Labels and annotations by which other controllers find the objects that they created. A copy
+// does not get them.
 var othersMarks = []string{
 	"kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "meta.helm.sh/", "kubectl.kubernetes.io/last-applied-configuration",
 	"app.kubernetes.io/managed-by", v1alpha1.GroupVersion.Group + "/", groupCapsule + "/", "projectcapsule.dev/",
 }
 
-// bare is an object without what belongs to that one alone.
+// bare returns an object without the fields that are specific to it, such as its UID.
 func bare(u *unstructured.Unstructured) *unstructured.Unstructured {
 	copied := &unstructured.Unstructured{Object: map[string]any{}}
 	for field, value := range u.DeepCopy().Object {
@@ -144,8 +145,8 @@ func withoutMarks(all map[string]string) map[string]string {
 	return kept
 }
 
-// substitute fills in the variables. Both values are DNS labels, so nothing can come
-// with them.
+// substitute replaces the variables. Both values are DNS labels, so they cannot add other
+// content.
 func (p *planner) substitute(u *unstructured.Unstructured, namespace string) error {
 	replacer := strings.NewReplacer("{{ tenant.name }}", p.in.Tenant, "{{tenant.name}}", p.in.Tenant, "{{ namespace }}", namespace, "{{namespace}}", namespace)
 	filled, err := walk(u.Object, func(text string) (string, error) {
@@ -162,7 +163,7 @@ func (p *planner) substitute(u *unstructured.Unstructured, namespace string) err
 	return nil
 }
 
-// walk changes all texts, but no names of fields.
+// walk changes all strings, but no names of fields.
 func walk(value any, change func(string) (string, error)) (any, error) {
 	var err error
 	switch v := value.(type) {

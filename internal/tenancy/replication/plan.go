@@ -1,7 +1,7 @@
-// Package replication says which objects come into which namespaces of a tenant: a
-// pure function from lists of objects and the tenant's namespaces. Whatever it
-// returns lies in one of these namespaces and is of a kind that has namespaces. Who
-// applies the objects, and whether that account may, is not decided here.
+// Package replication computes which objects the namespaces of a tenant get: a pure
+// function of lists of objects and the tenant's namespaces. All objects that it returns
+// are in one of these namespaces and of a namespaced kind. It does not decide which account
+// applies the objects, and whether the account has the rights.
 package replication
 
 import (
@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// MaxObjects is how many objects one declaration may come to, in all namespaces
-	// together: they are listed in a status.
+	// MaxObjects is the maximum number of objects of a declaration in all namespaces
+	// together, since a status lists them.
 	MaxObjects = 5000
 	// LabelReplicated is on each object that was replicated: [Made] or [Adopted].
 	LabelReplicated = "tenure.dev/replicated"
-	// Made says that the object was not there before, and goes with its declaration.
+	// Made is the value for an object that the manager created. It is deleted with its
+	// declaration.
 	Made = "made"
-	// Adopted says that the object is somebody else's as well, and stays.
+	// Adopted is the value for an object that existed before. It stays when its declaration
+	// is deleted.
 	Adopted = "adopted"
 )
 
@@ -39,7 +41,7 @@ const (
 	Cluster
 )
 
-// Namespace is one that the tenant has.
+// Namespace is a namespace of the tenant.
 type Namespace struct {
 	Name   string
 	Labels map[string]string
@@ -62,7 +64,7 @@ type Entry struct {
 	Variables bool
 	// Templates make further objects.
 	Templates []*Template
-	// Context is what templates read for a namespace beside the names of the tenant and the
+	// Context holds what templates can read for a namespace besides the names of the tenant and the
 	// namespace.
 	Context map[string]map[string]any
 	// Capsule treats objects as Capsule does: the namespace that an object names does not matter, and
@@ -70,7 +72,7 @@ type Entry struct {
 	Capsule bool
 }
 
-// Input is what the plan has to know.
+// Input is the input of [Plan].
 type Input struct {
 	// Tenant is the tenant's name.
 	Tenant string
@@ -83,7 +85,7 @@ type Input struct {
 	Scope func(schema.GroupVersionKind) Scope
 }
 
-// Object is one that a namespace gets.
+// Object is a desired object of a namespace.
 type Object struct {
 	// Entry is the index of its list.
 	Entry int
@@ -93,7 +95,7 @@ type Object struct {
 	Object *unstructured.Unstructured
 }
 
-// Key names an object in a cluster, whatever its version.
+// Key identifies an object in a cluster, independently of its API version.
 type Key struct {
 	Group, Kind, Namespace, Name string
 }
@@ -114,10 +116,10 @@ type Refusal struct {
 
 func (r Refusal) String() string { return r.Where + ": " + r.Reason }
 
-// Plan returns the objects, by list, and within it by namespace, and what is refused.
-// What is refused keeps nothing else back.
+// Plan returns the objects, ordered by list and then by namespace, and the refused items. A
+// refused item does not prevent other objects.
 func Plan(in Input) ([]Object, []Refusal) {
-	p := &planner{in: in, seen: map[Key]int{}, places: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
+	p := &planner{in: in, seen: map[Key]int{}, origins: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
 	for i := range in.Entries {
 		p.entry(i, &in.Entries[i])
 	}
@@ -144,14 +146,14 @@ type planner struct {
 	in       Input
 	objects  []Object
 	refusals []Refusal
-	// seen are the indexes of the objects, and places their places in the declaration.
-	seen   map[Key]int
-	places map[Key]string
-	said   map[Refusal]bool
-	steps  *steps
+	// seen are the indexes of the objects, and origins their paths in the declaration.
+	seen    map[Key]int
+	origins map[Key]string
+	said    map[Refusal]bool
+	steps   *steps
 }
 
-// refuse says something once.
+// refuse adds a refusal unless the same one exists.
 func (p *planner) refuse(where, format string, args ...any) {
 	r := Refusal{Where: where, Reason: fmt.Sprintf(format, args...)}
 	if !p.said[r] {
@@ -186,7 +188,7 @@ func (p *planner) entry(index int, e *Entry) {
 		}
 		for _, found := range e.Copies[ns.Name] {
 			if found.GetNamespace() == ns.Name {
-				continue // it is there already
+				continue // an earlier item has it already
 			}
 			where := fmt.Sprintf("%s, copy of %s %s/%s", e.Name, found.GetKind(), found.GetNamespace(), found.GetName())
 			if _, again := found.GetLabels()[LabelReplicated]; again {
@@ -198,7 +200,7 @@ func (p *planner) entry(index int, e *Entry) {
 	}
 }
 
-// templateData returns what the templates of an entry read for a namespace.
+// templateData returns the data that the templates of an entry can read for a namespace.
 func (p *planner) templateData(e *Entry, ns Namespace) map[string]any {
 	labels := map[string]any{}
 	for name, value := range ns.Labels {
@@ -237,10 +239,10 @@ func (p *planner) object(index int, e *Entry, namespace, where, origin string, u
 		mergeInto(p.objects[other].Object.Object, u.Object)
 		return
 	} else if taken {
-		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, p.places[key])
+		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, p.origins[key])
 		return
 	}
-	p.seen[key], p.places[key] = len(p.objects), where
+	p.seen[key], p.origins[key] = len(p.objects), where
 	p.objects = append(p.objects, Object{Entry: index, Origin: origin, Object: u})
 }
 

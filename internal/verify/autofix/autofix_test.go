@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
@@ -295,8 +295,8 @@ func TestPatchWritesRole(t *testing.T) {
 	if got := read(t, f, rbac); !strings.Contains(got, "  kind: Role\n  name: dev-team-reconciler\n") {
 		t.Errorf("the binding does not refer to the new role:\n%s", got)
 	}
-	s, err := yamlpath.Parse(read(t, f, "tenants/base/dev-team/dev-team-reconciler-role.yaml"))
-	if err != nil || !safe(s.Docs[0]) || !useful(s.Docs[0]) || yamlpath.Str(s.Docs[0], "metadata", "namespace") != "apps" {
+	s, err := yamledit.Parse(read(t, f, "tenants/base/dev-team/dev-team-reconciler-role.yaml"))
+	if err != nil || !safe(s.Docs[0]) || !useful(s.Docs[0]) || yamledit.Str(s.Docs[0], "metadata", "namespace") != "apps" {
 		t.Errorf("the new role is not one for a tenant: %v", err)
 	}
 }
@@ -338,14 +338,14 @@ func TestAnnotateNoLockdown(t *testing.T) {
 				}
 			}
 			apply(t, f, patch, "git", "apply")
-			s, err := yamlpath.Parse(read(t, f, lockdown))
+			s, err := yamledit.Parse(read(t, f, lockdown))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var values []string
-			for i := range yamlpath.At(s.Docs[0], "patches").Content {
-				lines := strings.Split(strings.TrimSpace(yamlpath.Str(s.Docs[0], "patches", i, "patch")), "\n")
-				values = append(values, yamlpath.Str(s.Docs[0], "patches", i, "target", "name")+" "+strings.TrimSpace(lines[len(lines)-1]))
+			for i := range yamledit.At(s.Docs[0], "patches").Content {
+				lines := strings.Split(strings.TrimSpace(yamledit.Str(s.Docs[0], "patches", i, "patch")), "\n")
+				values = append(values, yamledit.Str(s.Docs[0], "patches", i, "target", "name")+" "+strings.TrimSpace(lines[len(lines)-1]))
 			}
 			want := []string{
 				"kustomize-controller value: --default-service-account=default",

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -179,9 +179,9 @@ func listed(files fs.FS, name string) bool {
 		if err != nil {
 			continue
 		}
-		s, err := yamlpath.Parse(string(content))
+		s, err := yamledit.Parse(string(content))
 		return err == nil && len(s.Docs) > 0 && s.Docs[0] != nil &&
-			slices.ContainsFunc(yamlpath.Strs(s.Docs[0], "resources"), func(r string) bool { return path.Clean(r) == path.Base(name) })
+			slices.ContainsFunc(yamledit.Strs(s.Docs[0], "resources"), func(r string) bool { return path.Clean(r) == path.Base(name) })
 	}
 	return false
 }

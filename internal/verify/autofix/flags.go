@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -71,7 +71,7 @@ func (t *tree) setFlag(f catalog.Flag) {
 		return
 	}
 	before := t.now[file]
-	t.edit(file, func(s *yamlpath.Stream) error {
+	t.edit(file, func(s *yamledit.Stream) error {
 		if err := t.changeFlag(s, f); err != nil || s.Text != before {
 			return err
 		}
@@ -98,7 +98,7 @@ func (t *tree) addSystemFile(file string) bool {
 		case entry.IsDir():
 			return false
 		case entry.Type().IsRegular() && (ext == ".yaml" || ext == ".yml"):
-			resources += "  - " + yamlpath.Scalar(entry.Name()) + "\n"
+			resources += "  - " + yamledit.Scalar(entry.Name()) + "\n"
 		}
 	}
 	if !strings.Contains(resources, "gotk-components") {
@@ -109,19 +109,19 @@ func (t *tree) addSystemFile(file string) bool {
 }
 
 // changeFlag changes the value in patches that set the flag.
-func (t *tree) changeFlag(s *yamlpath.Stream, f catalog.Flag) error {
+func (t *tree) changeFlag(s *yamledit.Stream, f catalog.Flag) error {
 	if len(s.Docs) == 0 || s.Docs[0] == nil {
-		return yamlpath.ErrUneditable
+		return yamledit.ErrUneditable
 	}
 	name, _, _ := strings.Cut(f.Flag, "=")
 	written := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?(?:\b|$|[^-\w])`)
 	value := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?`)
-	patches := yamlpath.At(s.Docs[0], "patches")
+	patches := yamledit.At(s.Docs[0], "patches")
 	if patches == nil {
 		return nil
 	}
 	for i, entry := range patches.Content {
-		text := yamlpath.Str(entry, "patch")
+		text := yamledit.Str(entry, "patch")
 		if !targets(entry, text, f.Controller) || !written.MatchString(text) || strings.Contains(text, f.Flag) {
 			continue
 		}
@@ -134,8 +134,8 @@ func (t *tree) changeFlag(s *yamlpath.Stream, f catalog.Flag) error {
 
 // targets reports whether an entry of patches changes a controller's Deployment.
 func targets(entry *yaml.Node, text, controller string) bool {
-	if target := yamlpath.At(entry, "target"); target != nil {
-		kind, name := yamlpath.Str(target, "kind"), yamlpath.Str(target, "name")
+	if target := yamledit.At(entry, "target"); target != nil {
+		kind, name := yamledit.Str(target, "kind"), yamledit.Str(target, "name")
 		re, err := regexp.Compile("^(?:" + name + ")$")
 		return (kind == "" || kind == "Deployment") && (name == "" || err == nil && re.MatchString(controller))
 	}
@@ -164,11 +164,11 @@ patch: |
 }
 
 // addPatch adds an entry to the patches of a kustomization file.
-func addPatch(s *yamlpath.Stream, entry string) error {
-	if yamlpath.At(s.Docs[0], "patches") != nil {
+func addPatch(s *yamledit.Stream, entry string) error {
+	if yamledit.At(s.Docs[0], "patches") != nil {
 		return s.AppendItem(0, entry, "patches")
 	}
-	lines := yamlpath.Indented(entry, 4)
+	lines := yamledit.Indented(entry, 4)
 	lines[0] = "  - " + strings.TrimLeft(lines[0], " ")
 	return s.Add(0, "patches", "patches:\n"+strings.Join(lines, "\n")+"\n")
 }
@@ -181,20 +181,20 @@ func (t *tree) nameAccounts(controller string) {
 	sync := t.fleet.Sync
 	t.expects = append(t.expects, func(after built) bool { return len(after.find(nameless(kind, sync.Namespace))) == 0 })
 	for _, o := range t.objects(kind) {
-		if !strings.Contains(yamlpath.Str(o.node, "apiVersion"), ".toolkit.fluxcd.io/") || o.namespace != sync.Namespace ||
-			yamlpath.Str(o.node, "spec", "serviceAccountName") != "" || yamlpath.At(o.node, "spec", "kubeConfig") != nil {
+		if !strings.Contains(yamledit.Str(o.node, "apiVersion"), ".toolkit.fluxcd.io/") || o.namespace != sync.Namespace ||
+			yamledit.Str(o.node, "spec", "serviceAccountName") != "" || yamledit.At(o.node, "spec", "kubeConfig") != nil {
 			continue
 		}
 		if path.Base(o.file) != "gotk-sync.yaml" {
-			t.edit(o.file, func(s *yamlpath.Stream) error {
+			t.edit(o.file, func(s *yamledit.Stream) error {
 				return s.Add(o.doc, "serviceAccountName", "serviceAccountName: "+controller+"\n", "spec")
 			})
 			continue
 		}
-		t.edit(t.systemFile(), func(s *yamlpath.Stream) error {
-			if patches := yamlpath.At(s.Docs[0], "patches"); patches != nil {
+		t.edit(t.systemFile(), func(s *yamledit.Stream) error {
+			if patches := yamledit.At(s.Docs[0], "patches"); patches != nil {
 				for _, entry := range patches.Content {
-					if strings.Contains(yamlpath.Str(entry, "patch"), "serviceAccountName") && (yamlpath.Str(entry, "target", "name") == o.name() || yamlpath.Str(entry, "target", "kind") == "Kustomization") {
+					if strings.Contains(yamledit.Str(entry, "patch"), "serviceAccountName") && (yamledit.Str(entry, "target", "name") == o.name() || yamledit.Str(entry, "target", "kind") == "Kustomization") {
 						return nil
 					}
 				}

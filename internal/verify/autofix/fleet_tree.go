@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -160,15 +160,15 @@ func (l *loader) folder(name, namespace string) {
 			continue
 		}
 		l.seen[path.Join(name, file)] = true
-		s, err := yamlpath.Parse(content)
+		s, err := yamledit.Parse(content)
 		if err != nil || len(s.Docs) == 0 || s.Docs[0] == nil {
 			return
 		}
 		if namespace == "" {
-			namespace = yamlpath.Str(s.Docs[0], "namespace")
+			namespace = yamledit.Str(s.Docs[0], "namespace")
 		}
 		for _, key := range []string{"resources", "bases", "components"} {
-			for _, entry := range yamlpath.Strs(s.Docs[0], key) {
+			for _, entry := range yamledit.Strs(s.Docs[0], key) {
 				l.entry(path.Join(name, entry), namespace)
 			}
 		}
@@ -209,7 +209,7 @@ func (l *loader) file(name, namespace string) {
 	if !ok {
 		return
 	}
-	s, err := yamlpath.Parse(content)
+	s, err := yamledit.Parse(content)
 	if err != nil {
 		return
 	}
@@ -220,15 +220,15 @@ func (l *loader) file(name, namespace string) {
 		l.tree.namespace[name] = append(l.tree.namespace[name], namespace)
 	}
 	for _, doc := range s.Docs {
-		if isSync(doc) && yamlpath.Str(doc, "spec", "sourceRef", "name") == l.tree.fleet.Sync.Source {
-			l.root(cmp.Or(strings.TrimPrefix(path.Join("/", yamlpath.Str(doc, "spec", "path")), "/"), "."), yamlpath.Str(doc, "spec", "targetNamespace"))
+		if isSync(doc) && yamledit.Str(doc, "spec", "sourceRef", "name") == l.tree.fleet.Sync.Source {
+			l.root(cmp.Or(strings.TrimPrefix(path.Join("/", yamledit.Str(doc, "spec", "path")), "/"), "."), yamledit.Str(doc, "spec", "targetNamespace"))
 		}
 	}
 }
 
 // isSync reports whether a document is a Kustomization of Flux.
 func isSync(doc *yaml.Node) bool {
-	return doc != nil && yamlpath.Str(doc, "kind") == "Kustomization" && strings.HasPrefix(yamlpath.Str(doc, "apiVersion"), "kustomize.toolkit.fluxcd.io/")
+	return doc != nil && yamledit.Str(doc, "kind") == "Kustomization" && strings.HasPrefix(yamledit.Str(doc, "apiVersion"), "kustomize.toolkit.fluxcd.io/")
 }
 
 // object is a document of the tree.
@@ -242,25 +242,25 @@ type object struct {
 	moved     bool
 }
 
-func (o object) kind() string { return yamlpath.Str(o.node, "kind") }
-func (o object) name() string { return yamlpath.Str(o.node, "metadata", "name") }
+func (o object) kind() string { return yamledit.Str(o.node, "kind") }
+func (o object) name() string { return yamledit.Str(o.node, "metadata", "name") }
 
 // objects returns all objects of the given kinds, with the edits so far.
 func (t *tree) objects(kinds ...string) []object {
 	var all []object
 	for _, file := range t.manifests {
-		s, err := yamlpath.Parse(t.now[file])
+		s, err := yamledit.Parse(t.now[file])
 		if err != nil {
 			continue
 		}
 		for i, doc := range s.Docs {
-			if doc == nil || !slices.Contains(kinds, yamlpath.Str(doc, "kind")) {
+			if doc == nil || !slices.Contains(kinds, yamledit.Str(doc, "kind")) {
 				continue
 			}
 			for _, namespace := range t.namespace[file] {
 				o := object{file: file, doc: i, node: doc, namespace: namespace, moved: namespace != ""}
 				if !o.moved {
-					o.namespace = yamlpath.Str(doc, "metadata", "namespace")
+					o.namespace = yamledit.Str(doc, "metadata", "namespace")
 				}
 				all = append(all, o)
 			}
@@ -270,8 +270,8 @@ func (t *tree) objects(kinds ...string) []object {
 }
 
 // edit changes a file, or returns false if it cannot edit the file's style.
-func (t *tree) edit(file string, change func(*yamlpath.Stream) error) bool {
-	s, err := yamlpath.Parse(t.now[file])
+func (t *tree) edit(file string, change func(*yamledit.Stream) error) bool {
+	s, err := yamledit.Parse(t.now[file])
 	if err != nil || change(s) != nil {
 		return false
 	}

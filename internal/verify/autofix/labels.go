@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -13,15 +13,15 @@ import (
 func (t *tree) setLabels(tenant discovery.Tenant, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		for _, o := range t.objects("Namespace") {
-			if !slices.Contains(tenant.Namespaces, o.name()) || yamlpath.Str(o.node, "metadata", "labels", key) == labels[key] {
+			if !slices.Contains(tenant.Namespaces, o.name()) || yamledit.Str(o.node, "metadata", "labels", key) == labels[key] {
 				continue
 			}
-			done := t.edit(o.file, func(s *yamlpath.Stream) error {
-				line := key + ": " + yamlpath.Scalar(labels[key]) + "\n"
-				switch there := yamlpath.At(s.Docs[o.doc], "metadata", "labels"); {
+			done := t.edit(o.file, func(s *yamledit.Stream) error {
+				line := key + ": " + yamledit.Scalar(labels[key]) + "\n"
+				switch there := yamledit.At(s.Docs[o.doc], "metadata", "labels"); {
 				case there == nil:
 					return s.Add(o.doc, "labels", "labels:\n  "+line, "metadata")
-				case yamlpath.At(there, key) == nil:
+				case yamledit.At(there, key) == nil:
 					return s.Add(o.doc, key, line, "metadata", "labels")
 				}
 				return s.Set(o.doc, labels[key], "metadata", "labels", key)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -158,7 +158,7 @@ spec:
 const target = "  - target:\n      kind: Deployment\n      name: "
 
 func nested(text string) string {
-	return strings.Join(yamlpath.Indented(text, 6), "\n") + "\n"
+	return strings.Join(yamledit.Indented(text, 6), "\n") + "\n"
 }
 
 func layouts() map[string]layoutCase {

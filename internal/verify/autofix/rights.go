@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -31,7 +31,7 @@ func (t *tree) narrow(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
 		if !t.binds(b, tenant) {
 			continue
 		}
-		kind, name := yamlpath.Str(b.node, "roleRef", "kind"), yamlpath.Str(b.node, "roleRef", "name")
+		kind, name := yamledit.Str(b.node, "roleRef", "kind"), yamledit.Str(b.node, "roleRef", "name")
 		role, ours := t.role(kind, name, b.namespace)
 		switch {
 		case b.kind() == "ClusterRoleBinding" && (slices.Contains(wideRoles, name) || ours && useful(role.node)):
@@ -60,18 +60,18 @@ func (t *tree) binds(b object, tenant discovery.Tenant) bool {
 	if b.kind() == "RoleBinding" && !slices.Contains(tenant.Namespaces, b.namespace) {
 		return false
 	}
-	subjects := yamlpath.At(b.node, "subjects")
+	subjects := yamledit.At(b.node, "subjects")
 	if subjects == nil {
 		return false
 	}
 	return slices.ContainsFunc(subjects.Content, func(s *yaml.Node) bool {
 		return slices.ContainsFunc(tenant.Accounts, func(a discovery.Account) bool {
-			switch yamlpath.Str(s, "kind") {
+			switch yamledit.Str(s, "kind") {
 			case "ServiceAccount":
-				in := yamlpath.Str(s, "namespace")
-				return yamlpath.Str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || b.moved))
+				in := yamledit.Str(s, "namespace")
+				return yamledit.Str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || b.moved))
 			case "User":
-				return yamlpath.Str(s, "name") == a.User()
+				return yamledit.Str(s, "name") == a.User()
 			}
 			return false
 		})
@@ -109,8 +109,8 @@ func (t *tree) rebind(b object, tenant discovery.Tenant) {
 			}
 		}
 	}
-	done := t.edit(b.file, func(s *yamlpath.Stream) error {
-		if yamlpath.Str(b.node, "roleRef", "kind") != kind {
+	done := t.edit(b.file, func(s *yamledit.Stream) error {
+		if yamledit.Str(b.node, "roleRef", "kind") != kind {
 			if err := s.Set(b.doc, kind, "roleRef", "kind"); err != nil {
 				return err
 			}
@@ -120,10 +120,10 @@ func (t *tree) rebind(b object, tenant discovery.Tenant) {
 		}
 		// The role of a binding is immutable: Flux has to replace the binding.
 		const force = "kustomize.toolkit.fluxcd.io/force: enabled\n"
-		if yamlpath.At(s.Docs[b.doc], "metadata", "annotations") == nil {
+		if yamledit.At(s.Docs[b.doc], "metadata", "annotations") == nil {
 			return s.Add(b.doc, "annotations", "annotations:\n  "+force, "metadata")
 		}
-		if yamlpath.Str(s.Docs[b.doc], "metadata", "annotations", "kustomize.toolkit.fluxcd.io/force") != "" {
+		if yamledit.Str(s.Docs[b.doc], "metadata", "annotations", "kustomize.toolkit.fluxcd.io/force") != "" {
 			return nil
 		}
 		return s.Add(b.doc, "kustomize.toolkit.fluxcd.io/force", force, "metadata", "annotations")
@@ -159,15 +159,15 @@ func (t *tree) addRole(b object) string {
 	dir := path.Dir(b.file)
 	base := b.name() + "-role.yaml"
 	file := path.Join(dir, base)
-	if !yamlpath.PlainScalar.MatchString(b.name()) || t.exists(file) {
+	if !yamledit.PlainScalar.MatchString(b.name()) || t.exists(file) {
 		return ""
 	}
 	namespace := ""
-	if in := yamlpath.Str(b.node, "metadata", "namespace"); in != "" {
-		namespace = "\n  namespace: " + yamlpath.Scalar(in)
+	if in := yamledit.Str(b.node, "metadata", "namespace"); in != "" {
+		namespace = "\n  namespace: " + yamledit.Scalar(in)
 	}
 	list := t.kustomization(dir)
-	if _, ok := t.now[list]; ok && !t.edit(list, func(s *yamlpath.Stream) error { return s.AppendItem(0, base+"\n", "resources") }) {
+	if _, ok := t.now[list]; ok && !t.edit(list, func(s *yamledit.Stream) error { return s.AppendItem(0, base+"\n", "resources") }) {
 		return ""
 	}
 	t.now[file] = fmt.Sprintf(`# What the tenant's account needs to deliver applications with Flux, and no more.
@@ -198,14 +198,14 @@ func (t *tree) confine(b object, tenant discovery.Tenant) {
 		return // it has no namespace to be confined to
 	}
 	namespace := tenant.Accounts[0].Namespace
-	done := t.edit(b.file, func(s *yamlpath.Stream) error {
+	done := t.edit(b.file, func(s *yamledit.Stream) error {
 		if err := s.Set(b.doc, "RoleBinding", "kind"); err != nil {
 			return err
 		}
-		if yamlpath.Str(s.Docs[b.doc], "metadata", "namespace") != "" {
+		if yamledit.Str(s.Docs[b.doc], "metadata", "namespace") != "" {
 			return nil
 		}
-		return s.Add(b.doc, "namespace", "namespace: "+yamlpath.Scalar(namespace)+"\n", "metadata")
+		return s.Add(b.doc, "namespace", "namespace: "+yamledit.Scalar(namespace)+"\n", "metadata")
 	})
 	if done {
 		name := b.name()
@@ -213,7 +213,7 @@ func (t *tree) confine(b object, tenant discovery.Tenant) {
 			return len(after.named("RoleBinding", namespace, name)) > 0 && len(after.named("ClusterRoleBinding", "", name)) == 0
 		})
 	}
-	if !done || !slices.Contains(wideRoles, yamlpath.Str(b.node, "roleRef", "name")) {
+	if !done || !slices.Contains(wideRoles, yamledit.Str(b.node, "roleRef", "name")) {
 		return
 	}
 	for _, o := range t.objects("RoleBinding") {
@@ -225,10 +225,10 @@ func (t *tree) confine(b object, tenant discovery.Tenant) {
 
 // deny removes the rights of the rule denied from a role.
 func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
-	t.edit(role.file, func(s *yamlpath.Stream) error {
+	t.edit(role.file, func(s *yamledit.Stream) error {
 		for i := len(rulesOf(s.Docs[role.doc])) - 1; i >= 0; i-- {
 			rule := rulesOf(s.Docs[role.doc])[i]
-			groups := yamlpath.Strs(rule, "apiGroups")
+			groups := yamledit.Strs(rule, "apiGroups")
 			if !overlaps(groups, denied.APIGroups) {
 				continue
 			}
@@ -243,9 +243,9 @@ func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
 // denyIn removes denied rights from rule i of a role. If all resources of the rule are denied,
 // it removes the verbs; otherwise it removes the resources, and adds a rule with the verbs that
 // they keep.
-func denyIn(s *yamlpath.Stream, doc, i int, denied rbacv1.PolicyRule) error {
+func denyIn(s *yamledit.Stream, doc, i int, denied rbacv1.PolicyRule) error {
 	rule := rulesOf(s.Docs[doc])[i]
-	groups, written, verbs := yamlpath.Strs(rule, "apiGroups"), yamlpath.Strs(rule, "resources"), yamlpath.Strs(rule, "verbs")
+	groups, written, verbs := yamledit.Strs(rule, "apiGroups"), yamledit.Strs(rule, "resources"), yamledit.Strs(rule, "verbs")
 	resources := expand(written, groupResources(groups))
 	hit := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return !covers(denied.Resources, r) })
 	kept := slices.DeleteFunc(expand(verbs, allVerbs), func(v string) bool { return covers(denied.Verbs, v) })
@@ -275,7 +275,7 @@ func denyIn(s *yamlpath.Stream, doc, i int, denied rbacv1.PolicyRule) error {
 func list(all []string) string {
 	quoted := make([]string, 0, len(all))
 	for _, s := range all {
-		quoted = append(quoted, yamlpath.Scalar(s))
+		quoted = append(quoted, yamledit.Scalar(s))
 	}
 	return strings.Join(quoted, ", ")
 }

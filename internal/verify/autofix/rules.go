@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -35,7 +35,7 @@ var alwaysDenied = []rbacv1.PolicyRule{
 var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 
 func rulesOf(role *yaml.Node) []*yaml.Node {
-	if rules := yamlpath.At(role, "rules"); rules != nil && rules.Kind == yaml.SequenceNode {
+	if rules := yamledit.At(role, "rules"); rules != nil && rules.Kind == yaml.SequenceNode {
 		return rules.Content
 	}
 	return nil
@@ -74,18 +74,18 @@ func overlaps(a, b []string) bool {
 // right can be removed from the role.
 func wildcards(role *yaml.Node) bool {
 	return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
-		groups := yamlpath.Strs(rule, "apiGroups")
-		return slices.Contains(groups, "*") || slices.Contains(yamlpath.Strs(rule, "resources"), "*") && groupResources(groups) == nil
+		groups := yamledit.Strs(rule, "apiGroups")
+		return slices.Contains(groups, "*") || slices.Contains(yamledit.Strs(rule, "resources"), "*") && groupResources(groups) == nil
 	})
 }
 
 // safe reports whether a role has no right that a tenant must not have.
 func safe(role *yaml.Node) bool {
-	if yamlpath.At(role, "aggregationRule") != nil {
+	if yamledit.At(role, "aggregationRule") != nil {
 		return false
 	}
 	return !slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
-		groups, resources, verbs := yamlpath.Strs(rule, "apiGroups"), yamlpath.Strs(rule, "resources"), yamlpath.Strs(rule, "verbs")
+		groups, resources, verbs := yamledit.Strs(rule, "apiGroups"), yamledit.Strs(rule, "resources"), yamledit.Strs(rule, "verbs")
 		if slices.Contains(groups, "*") || slices.Contains(resources, "*") || slices.Contains(verbs, "*") {
 			return true
 		}
@@ -101,7 +101,7 @@ func safe(role *yaml.Node) bool {
 func useful(role *yaml.Node) bool {
 	allows := func(group, resource string) bool {
 		return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
-			return overlaps(yamlpath.Strs(rule, "apiGroups"), []string{group}) && covers(yamlpath.Strs(rule, "resources"), resource) && covers(yamlpath.Strs(rule, "verbs"), "create")
+			return overlaps(yamledit.Strs(rule, "apiGroups"), []string{group}) && covers(yamledit.Strs(rule, "resources"), resource) && covers(yamledit.Strs(rule, "verbs"), "create")
 		})
 	}
 	return allows("", "configmaps") && allows("apps", "deployments")

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -60,9 +60,9 @@ func isFor(file, folder string) bool {
 	if err != nil {
 		return false
 	}
-	s, err := yamlpath.Parse(string(content))
+	s, err := yamledit.Parse(string(content))
 	return err == nil && slices.ContainsFunc(s.Docs, func(doc *yaml.Node) bool {
-		return isSync(doc) && path.Clean(yamlpath.Str(doc, "spec", "path")) == folder
+		return isSync(doc) && path.Clean(yamledit.Str(doc, "spec", "path")) == folder
 	})
 }
 

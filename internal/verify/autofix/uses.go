@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -22,9 +22,9 @@ func lacking(role *yaml.Node, delivers []schema.GroupResource) []schema.GroupRes
 		}
 		for _, verb := range allVerbs {
 			allowed := slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
-				groups := yamlpath.Strs(rule, "apiGroups")
-				return (slices.Contains(groups, r.Group) || slices.Contains(groups, "*")) && len(yamlpath.Strs(rule, "resourceNames")) == 0 &&
-					covers(yamlpath.Strs(rule, "resources"), r.Resource) && covers(yamlpath.Strs(rule, "verbs"), verb)
+				groups := yamledit.Strs(rule, "apiGroups")
+				return (slices.Contains(groups, r.Group) || slices.Contains(groups, "*")) && len(yamledit.Strs(rule, "resourceNames")) == 0 &&
+					covers(yamledit.Strs(rule, "resources"), r.Resource) && covers(yamledit.Strs(rule, "verbs"), verb)
 			})
 			if !allowed {
 				all = append(all, r)
@@ -46,8 +46,8 @@ func forbids(rules []rbacv1.PolicyRule, r schema.GroupResource) bool {
 // allow adds the rights to deliver resources to a role.
 func (t *tree) allow(role object, delivers []schema.GroupResource) {
 	for _, r := range lacking(role.node, delivers) {
-		t.edit(role.file, func(s *yamlpath.Stream) error {
-			return s.AppendItem(role.doc, fmt.Sprintf("apiGroups: [%s]\nresources: [%s]\nverbs: [%s]\n", yamlpath.Scalar(r.Group), yamlpath.Scalar(r.Resource), list(allVerbs)), "rules")
+		t.edit(role.file, func(s *yamledit.Stream) error {
+			return s.AppendItem(role.doc, fmt.Sprintf("apiGroups: [%s]\nresources: [%s]\nverbs: [%s]\n", yamledit.Scalar(r.Group), yamledit.Scalar(r.Resource), list(allVerbs)), "rules")
 		})
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -56,8 +56,8 @@ func TestPatchKeepsUsedRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, b := range tree.objects("RoleBinding") {
-				kind := yamlpath.Str(b.node, "roleRef", "kind")
-				role, ours := tree.role(kind, yamlpath.Str(b.node, "roleRef", "name"), b.namespace)
+				kind := yamledit.Str(b.node, "roleRef", "kind")
+				role, ours := tree.role(kind, yamledit.Str(b.node, "roleRef", "name"), b.namespace)
 				if !ours || kind != tc.kind || !safe(role.node) {
 					t.Errorf("%s: %s is bound to a %s", tc.reason, b.name(), kind)
 					continue

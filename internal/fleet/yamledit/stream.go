@@ -1,7 +1,4 @@
-// Package yamlpath edits single fields and list entries of YAML files, found by their path,
-// and keeps all other lines as people wrote them. It returns [ErrStyle] for a file that is
-// written in a way that it cannot edit safely.
-package yamlpath
+package yamledit
 
 import (
 	"errors"
@@ -257,20 +254,59 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	if err := yaml.Unmarshal([]byte(content), &value); err != nil {
 		return ErrUneditable
 	}
+	lines := s.lines()
+	appended := func(v any) any {
+		return with(v, func(items any) any { return append(items.([]any), value) }, path...)
+	}
 	if n.Style&yaml.FlowStyle != 0 {
-		text, ok := value.(string)
-		if !ok {
+		if text, ok := value.(string); !ok || !appendFlow(lines, n, text) {
 			return ErrUneditable
 		}
-		return s.SetStrings(doc, append(Strs(n), text), path...)
+		return s.commit(lines, doc, appended)
 	}
-	lines := s.lines()
 	item := Indented(content, n.Column+1)
 	item[0] = strings.Repeat(" ", n.Column-1) + "- " + strings.TrimLeft(item[0], " ")
 	lines = slices.Insert(lines, blockEnd(lines, n.Line-1, n.Column-1), item...)
-	return s.commit(lines, doc, func(v any) any {
-		return with(v, func(items any) any { return append(items.([]any), value) }, path...)
-	})
+	return s.commit(lines, doc, appended)
+}
+
+// appendFlow appends a string to a sequence in flow style, and reports whether it could: the
+// sequence must be on one line, without quotes and comments.
+func appendFlow(lines []string, n *yaml.Node, value string) bool {
+	head, rest, ok := cut(lines, n)
+	end := strings.Index(rest, "]")
+	if !ok || end < 0 || rest[0] != '[' || strings.ContainsAny(rest[:end], `'"#`) || len(n.Content) == 0 {
+		return false
+	}
+	items := strings.TrimRight(rest[:end], " ")
+	lines[n.Line-1] = head + items + ", " + Scalar(value) + rest[len(items):]
+	return true
+}
+
+// removeFlow removes an item from a sequence in flow style, and reports whether it could. It
+// undoes appendFlow.
+func removeFlow(lines []string, n *yaml.Node, index int) bool {
+	item := n.Content[index]
+	head, rest, ok := cut(lines, item)
+	if !ok || item.Kind != yaml.ScalarNode || item.Line != n.Line {
+		return false
+	}
+	if index+1 < len(n.Content) {
+		_, following, ok := cut(lines, n.Content[index+1])
+		if !ok || n.Content[index+1].Line != n.Line {
+			return false
+		}
+		lines[n.Line-1] = head + following
+		return true
+	}
+	written := item.Value
+	if item.Style&yaml.SingleQuotedStyle != 0 {
+		written = Scalar(item.Value)
+	}
+	after, ok := strings.CutPrefix(rest, written)
+	before, separated := strings.CutSuffix(strings.TrimRight(head, " "), ",")
+	lines[n.Line-1] = before + after
+	return ok && separated
 }
 
 // SetStrings changes a sequence of strings. Remaining entries keep their lines. It returns
@@ -364,8 +400,9 @@ func with(v any, change func(any) any, path ...any) any {
 }
 
 // blockEnd returns the line after the end of a block collection, given its first line (from 0)
-// and its indentation. Comments and empty lines after the collection belong to the following
-// content.
+// and its indentation. Empty lines after the collection, and comments that are not indented more,
+// belong to the following content. A line that looks like a comment with more indentation may be
+// a part of a string.
 func blockEnd(lines []string, first, indent int) int {
 	if first < 0 || first >= len(lines) {
 		return len(lines)
@@ -374,10 +411,10 @@ func blockEnd(lines []string, first, indent int) int {
 	dash := len(lines[first]) > indent && lines[first][indent] == '-'
 	for i := first + 1; i < len(lines); i++ {
 		line := strings.TrimLeft(lines[i], " ")
-		if line == "" || strings.HasPrefix(line, "#") {
+		at := len(lines[i]) - len(line)
+		if line == "" || strings.HasPrefix(line, "#") && at <= indent {
 			continue
 		}
-		at := len(lines[i]) - len(line)
 		sibling := at == indent && (!dash || strings.HasPrefix(line, "- ") || line == "-")
 		if at < indent || !sibling && at == indent || strings.HasPrefix(lines[i], "---") || strings.HasPrefix(lines[i], "...") {
 			break

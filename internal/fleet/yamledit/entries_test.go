@@ -1,6 +1,10 @@
-package yamlpath
+package yamledit
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 func TestEntries(t *testing.T) {
 	t.Parallel()
@@ -54,4 +58,34 @@ func TestEntriesRefused(t *testing.T) {
 			t.Errorf("%s: got %q; want an error", reason, got)
 		}
 	}
+}
+
+// FuzzEntries checks that an entry that was added and removed again leaves the same bytes, in a
+// list that has entries or does not exist.
+func FuzzEntries(f *testing.F) {
+	for _, seed := range []string{
+		handWritten, "resources: [a]\n", "resources: [ a , b ] # c\n", "resources:\n- a", "kind: x", "kind: x\n# end\n", "resources:\n- a\n# note\n",
+		"resources:\n  - a\n    # deep\n\n# c\nkind: x\n", "resources:\n- |\n  a\n  # no comment\n\n# c\n", "resources:\n-\n  a\n", "{resources: [a]}\n",
+		"--- # c\nresources:\n- a\n...\n", "\"resources\":\n- a: b\n  c: d\n---\nkind: y\n", "  kind: x\n  # c\n",
+	} {
+		f.Add(seed, "../base/new")
+		f.Add(seed, "yes: # 'no'")
+	}
+	f.Fuzz(func(t *testing.T, text, entry string) {
+		s, list, err := parseList(text, "resources")
+		if err != nil || list == nil && At(s.Docs[0], "resources") != nil || list != nil && len(list.Content) == 0 {
+			return
+		}
+		added, err := AddEntry(text, "resources", entry)
+		if err != nil || added == text {
+			return
+		}
+		removed, err := RemoveEntry(added, "resources", entry)
+		if err != nil {
+			t.Fatalf("cannot remove what was added: %v\n%s", err, added)
+		}
+		if diff := cmp.Diff(text, removed); diff != "" {
+			t.Fatalf("adding and removing %q changed the text (-before +after):\n%s\nadded:\n%s", entry, diff, added)
+		}
+	})
 }

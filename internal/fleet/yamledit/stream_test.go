@@ -1,4 +1,4 @@
-package yamlpath
+package yamledit
 
 import (
 	"reflect"

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+)
+
+// A documentedCommand is a command of the how-to pages, and where a test runs it.
+type documentedCommand struct {
+	// begins is how the command begins, in one line.
+	begins string
+	// at is where the command runs.
+	at place
+	// code is the exit code.
+	code int
+	// elsewhere is the test that runs the command, or the reason why no test does.
+	elsewhere string
+}
+
+// place is where a documented command runs.
+type place string
+
+const (
+	onCluster place = "the cluster of TestDocumentedTenant"
+	onFleet   place = "the folder of a fleet"
+	elsewhere place = "elsewhere"
+)
+
+// documentedCommands returns all commands of the how-to pages.
+func documentedCommands() []documentedCommand {
+	return []documentedCommand{
+		{begins: "tenure get tenants", at: onCluster},
+		{begins: "tenure get all -A", at: onCluster},
+		{begins: "kubectl get tenants,tenancyprofiles,sourcegrants -A -o yaml >", at: onCluster},
+		{begins: "kubectl get tenants", at: onCluster},
+		{begins: "kubectl get tenant dev-team -o jsonpath=", at: onCluster},
+		{begins: "kubectl get sourcegrants -A", at: onCluster},
+		{begins: "kubectl -n dev-team-apps get externalartifacts", at: onCluster},
+		{begins: "kubectl -n dev-team-apps get tenantparameters tenure", at: onCluster},
+		{begins: "kubectl -n flux-system get deployments", at: onCluster},
+		{begins: "kubectl -n flux-system rollout status", at: onCluster},
+		{begins: "kubectl get gitrepositories,ocirepositories -A -o custom-columns=", at: onCluster},
+		{begins: "kubectl auth can-i create priorityclasses", at: onCluster, code: 1}, // no
+
+		{begins: "tenure profile multi-tenant --fleet . --path clusters/staging --verify-images --", at: elsewhere, elsewhere: "it reads signatures from a registry; TestPinnedFleet runs a fleet with pins"},
+		{begins: "tenure profile multi-tenant --fleet . --path clusters/staging", at: onFleet},
+
+		{begins: "tenure up --fleet", at: elsewhere, elsewhere: "TestCapsuleManifests"},
+		{begins: "git apply", at: elsewhere, elsewhere: "TestPatches"},
+		{begins: "kubectl patch crd", at: elsewhere, elsewhere: "TestManager"},
+		{begins: "kubectl --namespace kyverno get pods", at: elsewhere, elsewhere: "TestKyverno"},
+		{begins: "tenure bootstrap git", at: elsewhere, elsewhere: "TestBootstrap"},
+		{begins: "tenure check", at: elsewhere, elsewhere: "TestProfileThereAndBack"},
+		{begins: "tenure create tenant", at: elsewhere, elsewhere: "TestTenantComesAndGoes"},
+		{begins: "tenure delete tenant", at: elsewhere, elsewhere: "TestTenantComesAndGoes"},
+		{begins: "tenure verify", at: elsewhere, elsewhere: "TestVerifyPublicFleets"},
+		{begins: "tenure install --export", at: elsewhere, elsewhere: "TestInstallExport"},
+		{begins: "kubectl apply --server-side", at: elsewhere, elsewhere: "TestInstallExport and TestManager"},
+		{begins: "tenure migrate capsule", at: elsewhere, elsewhere: "TestManager"},
+		{begins: "kubectl annotate crd", at: elsewhere, elsewhere: "TestManager"},
+		{begins: "kubectl get tnt", at: elsewhere, elsewhere: "TestManager"},
+		{begins: "helm install", at: elsewhere, elsewhere: "TestChart"},
+		{begins: "helm upgrade", at: elsewhere, elsewhere: "TestChart"},
+		{begins: "helm uninstall", at: elsewhere, elsewhere: "TestChart"},
+		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestChart"},
+		{begins: "tenure kubeconfig", at: elsewhere, elsewhere: "TestClients, and TestKubeconfig of internal/cli/kubeconfig"},
+		{begins: "kubectl --kubeconfig", at: elsewhere, elsewhere: "TestClients"},
+		{begins: "kubectl -n flux-system patch service/tenure-proxy", at: elsewhere, elsewhere: "TestClients"},
+		{begins: "kubectl -n flux-system port-forward service/tenure-proxy", at: elsewhere, elsewhere: "TestClients"},
+		{begins: "kubectl create namespace dev-team-preview", at: elsewhere, elsewhere: "TestManager creates namespaces as an owner"},
+
+		{begins: "kubectl -n flux-system logs deployment/tenure-manager | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
+		{begins: "kubectl delete -k config/monitoring", at: elsewhere, elsewhere: "the local cluster has no kinds of Prometheus"},
+		{begins: "kubectl -n flux-system create", at: elsewhere, elsewhere: "a person has the files"},
+		{begins: "git tag", at: elsewhere, elsewhere: "it publishes a release"},
+		{begins: "git checkout", at: elsewhere, elsewhere: "it publishes a release"},
+	}
+}
+
+// commandsOf returns the commands of the how-to pages at a place, each once, with the entries of
+// [documentedCommands]. It fails the test for a command without an entry, and for an entry
+// without a command.
+func commandsOf(t *testing.T, at place) map[string]documentedCommand {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := documentedCommands()
+	used, found := make([]bool, len(known)), map[string]documentedCommand{}
+	for _, page := range pages {
+		if filepath.Base(page) == "work-as-a-team.md" {
+			continue // TestClients pastes the page
+		}
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range blocks(string(content)) {
+			for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+				command := strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "$ ")), " ")
+				program, _, _ := strings.Cut(command, " ")
+				if !slices.Contains([]string{"tenure", "kubectl", "helm", "flux", "git"}, program) {
+					continue
+				}
+				i := slices.IndexFunc(known, func(c documentedCommand) bool { return strings.HasPrefix(command, c.begins) })
+				if i < 0 {
+					t.Errorf("%s: say in documentedCommands where a test runs %q", filepath.Base(page), command)
+					continue
+				}
+				if used[i] = true; known[i].at == at {
+					// Pages abbreviate digests.
+					found[strings.ReplaceAll(command, "sha256:…", "sha256:"+strings.Repeat("0", 64))] = known[i]
+				}
+			}
+		}
+	}
+	for i, c := range known {
+		if !used[i] {
+			t.Errorf("no page has a command that begins with %q", c.begins)
+		}
+	}
+	return found
+}
+
+// pasteCommands runs the documented commands of a place in a folder that folder returns.
+func pasteCommands(t *testing.T, at place, environment string, folder func() string) {
+	t.Helper()
+	for command, c := range commandsOf(t, at) {
+		line := command
+		if at == onFleet && !strings.Contains(line, " --yes") {
+			line += " --yes" // the answer of a person at a terminal
+		}
+		out, code := shell(t, t.TempDir(), patience, "cd '"+folder()+"'\n"+environment+"\n"+line)
+		if code != c.code {
+			t.Errorf("%s ends with %d, want %d:\n%s", command, code, c.code, out)
+		}
+	}
+}
+
+// TestDocumentedCommands checks that a test runs each command of the how-to pages, or that there
+// is a reason why none does. It runs the commands that edit a fleet.
+func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
+	pasteCommands(t, onFleet, "", func() string {
+		dir, _ := newFleet(t, nil)
+		clusters := filepath.Join(dir, "clusters")
+		if err := os.Rename(filepath.Join(clusters, "test"), filepath.Join(clusters, "staging")); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, "./clusters/test", "./clusters/staging", clusters, "staging", "flux-system", "gotk-sync.yaml")
+		return dir
+	})
+}
