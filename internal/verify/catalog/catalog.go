@@ -135,6 +135,10 @@ type Finding struct {
 	// Repeat are the commands of a shell by which people can repeat it, of an attack that
 	// was stopped or got through; empty if it was no request to the API server.
 	Repeat string
+
+	// ByChange is set for an attack that got through by the change of an object that the
+	// tenant may create.
+	ByChange bool
 }
 
 // denied is shorthand for a rule of [Fix.Denied].

@@ -84,7 +84,7 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	var refusals []error
 	for _, kind := range chartSources {
 		template := e.release(key+"-"+string(kind), missingFolder, e.foreignChart(kind))
-		if err := e.As.Create(ctx, template); err != nil {
+		if err := e.createOrChange(ctx, template); err != nil {
 			refusals = append(refusals, err)
 			continue
 		}

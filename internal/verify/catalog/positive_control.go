@@ -22,7 +22,7 @@ const ControllerSimulated = "controller simulated: "
 // API server accepts it.
 func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
-		f := judge(e.tryCreate(ctx, aimed(e)), "")
+		f := judge(e.tryWrite(ctx, aimed(e), nil), "")
 		switch f.Outcome {
 		case GotThrough:
 			return notProven(fmt.Sprintf(ControllerSimulated+"no policy refuses the object, and %s does not run here to say what it does with it", controller))

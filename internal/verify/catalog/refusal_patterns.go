@@ -94,6 +94,11 @@ func judge(err error, evidence string) Finding {
 	if err == nil {
 		return gotThrough(evidence)
 	}
+	if errors.Is(err, errByChange) {
+		f := gotThrough(evidence + ", by a change of an object that it may create")
+		f.ByChange = true
+		return f
+	}
 	message := firstLine(err.Error())
 	var name *invalidNameError
 	if errors.As(err, &name) {

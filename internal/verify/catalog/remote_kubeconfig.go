@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -125,7 +126,10 @@ func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
 // enough, and the local cluster does not execute kubeconfigs on this machine.
 func (e *Scenario) insecureKubeconfig(ctx context.Context, key, kind string, what insecureFlag) Finding {
 	u := e.kustomization(key, folder(key)+"/aimed", func(spec map[string]any) { withKubeConfig(spec, name(key)) })
-	err := e.tryCreate(ctx, u)
+	err := e.tryWrite(ctx, u, nil)
+	if errors.Is(err, errByChange) {
+		err = nil
+	}
 	on, flagErr := e.whoRunsWith(ctx, what.flag)
 	switch {
 	case flagErr != nil:

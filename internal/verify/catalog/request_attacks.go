@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 // confirmRequest returns the finding of a refused request, after its positive control. A
 // positive control may fail for a missing kind and for a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
-	if own == nil {
+	if own == nil || errors.Is(own, errByChange) {
 		return f
 	}
 	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {
@@ -91,15 +92,20 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 	return nil
 }
 
-// creating is a request that creates an object, in a dry run. If an attack chose the name, the
-// dry run adds a suffix: Flux may create an object with the same name for another attack at
-// the same time, and the API server would answer that the object exists.
-func creating(make func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+// creating is a request for an object, in a dry run: see [Scenario.tryWrite]. allowed makes the
+// object that is changed if a policy refuses the creation; Flux's kinds need none. If an attack
+// chose the name, the dry run adds a suffix: Flux may create an object with the same name for
+// another attack at the same time, and the API server would answer that the object exists.
+func creating(make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		u := make(e)
 		if strings.HasPrefix(u.GetName(), name("")) {
 			u.SetName(u.GetName() + "-dry-run")
 		}
-		return e.tryCreate(ctx, u)
+		var own *unstructured.Unstructured
+		for _, make := range allowed {
+			own = make(e)
+		}
+		return e.tryWrite(ctx, u, own)
 	}
 }

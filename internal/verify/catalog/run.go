@@ -153,6 +153,12 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		envs = append(envs, e)
 	}
 	full := inFull(envs)
+	for _, e := range full {
+		e.inFull = true
+		for _, owner := range e.owners {
+			owner.inFull = true
+		}
+	}
 	var all []*tenantRun
 	for _, e := range envs {
 		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.appliesTo(a) })
@@ -170,7 +176,26 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			}
 		}
 	}
+	report.shareChanges()
 	return report, err
+}
+
+// shareChanges gives what got through by the change of an object to the tenants of the same shape,
+// which only tried to create it.
+func (r *Report) shareChanges() {
+	changed := map[[2]string]Finding{}
+	for _, made := range r.Results {
+		if made.Finding.ByChange {
+			changed[[2]string{made.Tenant, made.Attack.Key()}] = made.Finding
+		}
+	}
+	for i, made := range r.Results {
+		like := r.Like[made.Tenant]
+		if f, ok := changed[[2]string{like, made.Attack.Key()}]; ok && made.Finding.Outcome == Stopped {
+			f.Evidence = "as tenant " + like + ", which has the same rights: " + f.Evidence
+			r.Results[i].Finding = f
+		}
+	}
 }
 
 // cleanupPatience is the maximum duration of the clean-up after the attacks.

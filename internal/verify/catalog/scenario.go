@@ -51,6 +51,8 @@ type Scenario struct {
 	config *rest.Config
 	// who holds the identity of As.
 	who identity
+	// inFull is set for the tenant of its shape that tries all attacks.
+	inFull bool
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
 	// tenants are all of the cluster's.
@@ -191,7 +193,7 @@ const fluxPatience = 2 * time.Minute
 // error is the API server's, for an object that it refuses.
 func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (readiness, error) {
 	u = u.DeepCopy()
-	if err := e.create(ctx, u); err != nil {
+	if err := e.createOrChange(ctx, u); err != nil {
 		return readiness{}, err
 	}
 	defer e.removeRelease(u)
