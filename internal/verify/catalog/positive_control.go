@@ -25,6 +25,13 @@ func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstr
 		f := judge(e.tryWrite(ctx, aimed(e), nil), "")
 		switch f.Outcome {
 		case GotThrough:
+			processes, err := findProcesses(ctx, e.Admin)
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			if controller == sourceWatcher && processes.run(sourceWatcher) {
+				return notProven(ControllerSimulated + "no policy refuses the object, and only a stand-in for " + controller + " runs here, which does not show what " + controller + " does with it")
+			}
 			return notProven(fmt.Sprintf(ControllerSimulated+"no policy refuses the object, and %s does not run here to say what it does with it", controller))
 		case Stopped:
 			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))

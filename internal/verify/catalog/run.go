@@ -60,6 +60,9 @@ type Report struct {
 	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []discovery.Platform
 	Results  []Result
+	// Simulated are the controllers in whose place a stand-in runs, each with what it does, as
+	// text.
+	Simulated []string
 	// Like says, for a tenant that was not attacked in full, which tenant of
 	// the same shape was: its findings hold for both.
 	Like map[string]string
@@ -93,6 +96,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return Report{}, err
 	}
 	report.Tenants, report.Platform = found.Tenants, found.Platform
+	if report.Simulated, err = standIns(ctx, admin); err != nil {
+		return Report{}, err
+	}
 	if len(report.Tenants) == 0 {
 		return report, nil
 	}
