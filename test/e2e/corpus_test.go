@@ -90,6 +90,10 @@ func TestMutants(t *testing.T) {
 	sample := []string{
 		"flag --no-remote-bases of kustomize-controller",
 		"policy receivers",
+		"operation UPDATE in policy accounts",
+		"operation UPDATE in policy dependencies",
+		"operation UPDATE in policy receivers",
+		"operation UPDATE in policy sources",
 		"validation 0 of policy sources",
 		"buckets in policy sources",
 		"ocirepositories in policy sources",

@@ -24,8 +24,8 @@ var plain = []string{
 	"A4-api", // no policy on finalizers
 	// A tenant may change service accounts, and the platform's are in the same namespace.
 	"A5-api-ServiceAccount",
-	// Pods may run as any account of their namespace.
-	"I9-api",
+	// Pods may run as any account of their namespace, and Secrets may keep its token.
+	"I9-api", "I8-api-Secret",
 	// A tenant may change Kustomizations and sources, and the platform's are in the same
 	// namespace.
 	"I10-api",

@@ -30,7 +30,7 @@ var attackKinds = map[string]string{
 	"I4-api": "ClusterRoleBinding Role RoleBinding", "I4-api-RoleBinding": "RoleBinding", "I4-git": "RoleBinding", "I4-git-HelmRelease": "RoleBinding",
 	"I5-api": "Namespace ValidatingWebhookConfiguration PersistentVolume CustomResourceDefinition", "I5-git": "Namespace", "I5-git-HelmRelease": "Namespace",
 	"I6-api": "Namespace Namespace/status Namespace/finalize", "I7-api": "Namespace Namespace/status Namespace/finalize",
-	"I8-api": "ServiceAccount ServiceAccount/token", "I8-proxy": "ServiceAccount/token",
+	"I8-api": "ServiceAccount ServiceAccount/token", "I8-api-Secret": "Secret", "I8-proxy": "ServiceAccount/token",
 	"I9-api": everyPod, "I10-api": everySync,
 	"I11-api": "Kustomization", "I11-api-HelmRelease": "HelmRelease", "I11-api-HelmRelease-storage": "HelmRelease", "I11-git": "*",
 	"I12-api": "*", "I12-proxy": "",

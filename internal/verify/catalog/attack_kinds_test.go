@@ -33,7 +33,6 @@ var untried = []struct{ rule, resources, reason string }{
 	{"resource-sets", "fluxinstances fluxreports", "they configure the platform's Flux, and no role for tenants has them"},
 	{"signatures", "helmrepositories", "a HelmRepository has no signature; HelmCharts and HelmReleases have"},
 	{"replicators", "clusterrolebindings", "I15 tries the right in one namespace; the rule has one condition for both kinds"},
-	{"tokens", "secrets", "I24 tries a Secret with a token, of an account that owns a tenant; I8 tries the subresource"},
 }
 
 // resourceOf returns the resource of a kind, with its subresource.

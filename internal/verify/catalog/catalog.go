@@ -78,6 +78,9 @@ type Attack struct {
 	// Files returns the files that the attack needs in the tenant's repository, by path
 	// below the attack's folder; see [Scenario.folder].
 	Files func(*Scenario) map[string]string
+	// Source is set for an attack whose objects need the tenant's repository as their source, and
+	// no file in it.
+	Source bool
 	// Run tries it.
 	Run func(context.Context, *Scenario) Finding
 }

@@ -112,6 +112,8 @@ func TestRounds(t *testing.T) {
 		{scenario: env("c", "", "https://one")},
 		{scenario: env("d", "", "https://two"), attacks: planted},
 		{scenario: env("e", "", ""), attacks: planted},
+		{scenario: env("f", "", "https://two"), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: inPlatform(env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
 	}
 	var got [][]string
 	for _, round := range rounds(all) {
@@ -121,9 +123,16 @@ func TestRounds(t *testing.T) {
 		}
 		got = append(got, names)
 	}
-	if diff := cmp.Diff([][]string{{"a", "c", "d", "e"}, {"b"}}, got); diff != "" {
-		t.Errorf("two tenants that plant in one repository do so one after the other (-want +got):\n%s", diff)
+	if diff := cmp.Diff([][]string{{"a", "c", "d", "e", "f"}, {"b", "g"}}, got); diff != "" {
+		t.Errorf("two tenants that plant in one repository, or get a source from it, do so one after the other (-want +got):\n%s", diff)
 	}
+}
+
+// inPlatform moves a tenant's account to a namespace of the platform's.
+func inPlatform(e *Scenario) *Scenario {
+	e.Namespace = "team"
+	e.Tenant.Namespaces, e.Account = []string{"team"}, discovery.Account{Namespace: "flux-system", Name: "team"}
+	return e
 }
 
 func TestInFull(t *testing.T) {
