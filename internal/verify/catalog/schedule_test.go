@@ -112,8 +112,8 @@ func TestRounds(t *testing.T) {
 		{scenario: env("c", "", "https://one")},
 		{scenario: env("d", "", "https://two"), attacks: planted},
 		{scenario: env("e", "", ""), attacks: planted},
-		{scenario: env("f", "", "https://two"), attacks: []Attack{{ID: "X2", Source: true}}},
-		{scenario: inPlatform(env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: accountIn("f", env("f", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: accountIn("flux-system", env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
 	}
 	var got [][]string
 	for _, round := range rounds(all) {
@@ -128,10 +128,10 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// inPlatform moves a tenant's account to a namespace of the platform's.
-func inPlatform(e *Scenario) *Scenario {
-	e.Namespace = "team"
-	e.Tenant.Namespaces, e.Account = []string{"team"}, discovery.Account{Namespace: "flux-system", Name: "team"}
+// accountIn gives a tenant a namespace with its name, and an account in another one or in it.
+func accountIn(namespace string, e *Scenario) *Scenario {
+	e.Namespace, e.Tenant.Namespaces = e.Tenant.Name, []string{e.Tenant.Name}
+	e.Account = discovery.Account{Namespace: namespace, Name: e.Tenant.Name}
 	return e
 }
 
