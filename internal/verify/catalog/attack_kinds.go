@@ -47,7 +47,7 @@ var attackKinds = map[string]string{
 	"S9-api":  "GitRepository HelmRepository OCIRepository Bucket ImageRepository ResourceSetInputProvider",
 	"S10-git": "Kustomization", "S10-git-shared": "Kustomization", "S11-api": "ExternalArtifact",
 	"S12-api": "Canary", "S13-api": "HelmRelease HelmChart", "S14-api": "GitRepository OCIRepository HelmRelease HelmChart Bucket Secret",
-	"W1-api": "ResourceQuota LimitRange NetworkPolicy", "W2-api": "*", "W2-proxy": "*", "W3-api": everyPod + " Pod/ephemeralcontainers",
+	"W1-api": "ResourceQuota ResourceQuota/status LimitRange NetworkPolicy", "W2-api": "*", "W2-proxy": "*", "W3-api": everyPod + " Pod/ephemeralcontainers",
 	"W4-api": "Service", "W5-api": "Ingress HTTPRoute GRPCRoute TLSRoute Gateway", "W6-api": "PersistentVolumeClaim StatefulSet",
 	"W7-api": everyPod, "W8-api": "NetworkPolicy", "W9-api": "EndpointSlice Endpoints", "W10-api": everyPod,
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -130,15 +131,26 @@ func unclearOr(err, refusal error) error {
 
 // ordinary returns an object of a kind of Flux as a tenant would write it, or nil for another kind.
 func (e *Scenario) ordinary(ctx context.Context, kind string) *unstructured.Unstructured {
+	e.ordinaries.once.Do(func() { e.ordinaries.all = e.ordinaryObjects(ctx) })
+	for _, u := range e.ordinaries.all {
+		if u.GetKind() == kind {
+			return u.DeepCopy()
+		}
+	}
+	return nil
+}
+
+// ordinaries are objects that are made once for a tenant and its owners.
+type ordinaries struct {
+	once sync.Once
+	all  []*unstructured.Unstructured
+}
+
+func (e *Scenario) ordinaryObjects(ctx context.Context) []*unstructured.Unstructured {
 	const id = "own"
 	alert := object(notificationAPI, "Alert", e.Namespace, name(id), map[string]any{"spec": map[string]any{
 		"suspend": true, "providerRef": map[string]any{"name": "any"},
 		"eventSources": []any{map[string]any{"kind": "GitRepository", "name": "any"}},
 	}})
-	for _, u := range append(e.ofEveryKind(ctx, id), alert) {
-		if u.GetKind() == kind {
-			return u
-		}
-	}
-	return nil
+	return append(e.ofEveryKind(ctx, id), alert)
 }

@@ -20,6 +20,9 @@ func addRemoteKubeconfig(register func(...Attack)) {
 	honest := func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", nil) }
 	honestRelease := func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", nil) }
 	elsewhere := func(spec map[string]any) { withKubeConfig(spec, "any") }
+	byProvider := func(spec map[string]any) {
+		spec["kubeConfig"] = map[string]any{"configMapRef": map[string]any{"name": "any"}}
+	}
 	register(Attack{
 		ID: "I13", Via: API,
 		Title:      "points Flux at another cluster, with a kubeconfig of its own making",
@@ -35,6 +38,16 @@ func addRemoteKubeconfig(register func(...Attack)) {
 			request{
 				what:  "have helm-controller talk to any address with a kubeconfig of its own",
 				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", elsewhere) }),
+				own:   creating(honestRelease),
+			},
+			request{
+				what:  "have kustomize-controller talk to the address in a ConfigMap of its own, with its cloud identity",
+				aimed: ifServed("kubeConfig.configMapRef", func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", byProvider) }),
+				own:   creating(honest),
+			},
+			request{
+				what:  "have helm-controller talk to the address in a ConfigMap of its own, with its cloud identity",
+				aimed: ifServed("kubeConfig.configMapRef", func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", byProvider) }),
 				own:   creating(honestRelease),
 			},
 		),

@@ -9,7 +9,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // request is a request for a foreign object, with its positive control.
@@ -90,6 +92,22 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)
 	}
 	return nil
+}
+
+// ifServed is creating for an object with a field of the spec that older versions of its kind do
+// not have. There, the API server drops the field or refuses the object, which says nothing about
+// a policy: it counts as a kind that is not there.
+func ifServed(field string, make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		u := make(e)
+		err := e.Admin.Create(ctx, u, client.DryRunAll)
+		_, known := controlOf(fmt.Sprint(err))
+		_, kept, _ := unstructured.NestedFieldNoCopy(u.Object, append([]string{"spec"}, strings.Split(field, ".")...)...)
+		if err == nil && !kept || apierrors.IsInvalid(err) && !known {
+			return &meta.NoKindMatchError{GroupKind: u.GroupVersionKind().GroupKind(), SearchedVersions: []string{u.GroupVersionKind().Version + " with spec." + field}}
+		}
+		return creating(make, allowed...)(ctx, e)
+	}
 }
 
 // creating is a request for an object, in a dry run: see [Scenario.tryWrite]. allowed makes the

@@ -53,6 +53,8 @@ type Scenario struct {
 	who identity
 	// inFull is set for the tenant of its shape that tries all attacks.
 	inFull bool
+	// ordinaries are the objects of [Scenario.ordinary], which are made once.
+	ordinaries *ordinaries
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
 	// tenants are all of the cluster's.
@@ -109,7 +111,7 @@ func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host,
 	}
 	return &Scenario{
 		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
-		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
+		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube, ordinaries: &ordinaries{},
 	}, nil
 }
 
