@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
@@ -111,7 +112,7 @@ func checkPatches(t *testing.T, f corpus.Fleet, report verified) {
 	if none := slices.Contains(unpatched, f.Name); none != (len(patches) == 0) {
 		t.Errorf("the report has %d patches; it must have none: %t", len(patches), none)
 	}
-	platform := filepath.Join(f.Dir, "platform")
+	platform := completed(t, filepath.Join(f.Dir, "platform"))
 	for patch := range patches {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS(platform)); err != nil {
@@ -141,6 +142,25 @@ func checkPatches(t *testing.T, f corpus.Fleet, report verified) {
 		}
 	}
 	t.Logf("%d patches were applied and build", len(patches))
+}
+
+// completed returns a copy of a platform's repository with Flux's manifests, which verify puts into
+// the place of an empty gotk-components.yaml.
+func completed(t *testing.T, platform string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(platform)); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range manifestFolders(t, dir) {
+		file := filepath.Join(dir, folder, "gotk-components.yaml")
+		if content, err := os.ReadFile(file); err == nil && !strings.Contains(string(content), "kind:") {
+			if err := os.WriteFile(file, config.FluxComponents(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
 }
 
 // manifestFolders returns the folders below dir with manifests.

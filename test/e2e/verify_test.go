@@ -272,7 +272,7 @@ func TestVerifyExample(t *testing.T) {
 			}
 			for _, result := range report.Results {
 				named := strings.Contains(result.Finding.Evidence, "reconciler gives ServiceAccount")
-				if got := result.Attack.ID == "I8" && result.Finding.Outcome == catalog.GotThrough; got != named {
+				if got := result.Attack.Key() == "I8-api" && result.Finding.Outcome == catalog.GotThrough; got != named {
 					t.Errorf("%s: %s as %s does not name the binding: %s", tc.reason, result.Attack.Key(), result.Tenant, result.Finding.Evidence)
 				}
 			}

@@ -139,6 +139,7 @@ func addForeignAddress(register func(...Attack)) {
 		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
 		Run: requests(
 			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), service(nil)), own: own},
+			request{what: "take an address by the load balancer of a Service", aimed: creating(service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "198.51.100.7"}), service(nil)), own: own},
 			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"}), service(nil)), own: own},
 			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"}), service(nil)), own: own},
 		),
