@@ -82,7 +82,9 @@ func run(ctx context.Context, only, pattern string) error {
 	var errs []error
 	// The fleet with policies has the most mutants, and each waits for the policies: it comes first,
 	// so that it does not run alone at the end.
-	slices.SortStableFunc(fleets, func(a, b corpus.Fleet) int { return len(attackers[b.Name])*weight(b) - len(attackers[a.Name])*weight(a) })
+	slices.SortStableFunc(fleets, func(a, b corpus.Fleet) int {
+		return len(attackers[b.Name])*weight(b) - len(attackers[a.Name])*weight(a)
+	})
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, f := range fleets {
