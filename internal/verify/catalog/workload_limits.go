@@ -160,26 +160,8 @@ func addForeignHosts(register func(...Attack)) {
 	}
 	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
 	own := func(e *Scenario) string { return firstOf(e.limits.Network.Hosts, "w5.tenure-canary.example") }
-	// nameless leaves the host out, so that the rule applies to every host.
-	nameless := func(e *Scenario) *unstructured.Unstructured {
-		u := ingress(own)(e)
-		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
-		delete(rules[0].(map[string]any), "host")
-		_ = unstructured.SetNestedSlice(u.Object, rules, "spec", "rules")
-		return u
-	}
-	byDefault := func(e *Scenario) *unstructured.Unstructured {
-		u := ingress(own)(e)
-		backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
-		_ = unstructured.SetNestedMap(u.Object, backend, "spec", "defaultBackend")
-		return u
-	}
 	const what = "take the requests for all hosts below a domain that it shares with others"
-	all := []request{
-		{what: what, aimed: creating(ingress(wildcard), ingress(own)), own: creating(ingress(own))},
-		{what: "take the requests for all hosts, by an Ingress without a host", aimed: creating(nameless, ingress(own)), own: creating(ingress(own))},
-		{what: "take the requests that no other Ingress serves, by a default backend", aimed: creating(byDefault, ingress(own)), own: creating(ingress(own))},
-	}
+	all := []request{{what: what, aimed: creating(ingress(wildcard), ingress(own)), own: creating(ingress(own))}}
 	for _, route := range []struct {
 		version, kind string
 		spec          func(host string) map[string]any
