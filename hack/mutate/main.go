@@ -80,6 +80,11 @@ func run(ctx context.Context, only, pattern string) error {
 	var all corpus.Score
 	began := time.Now()
 	var errs []error
+	// The fleet with policies has the most mutants, and each waits for the policies: it comes first,
+	// so that it does not run alone at the end.
+	slices.SortStableFunc(fleets, func(a, b corpus.Fleet) int {
+		return len(attackers[b.Name])*weight(b) - len(attackers[a.Name])*weight(a)
+	})
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, f := range fleets {
@@ -103,6 +108,12 @@ func run(ctx context.Context, only, pattern string) error {
 		errs = append(errs, errors.New(s))
 	}
 	return errors.Join(errs...)
+}
+
+// weight estimates how many mutants of a fleet there are for a tenant, in comparison with others.
+func weight(f corpus.Fleet) int {
+	policies, _ := filepath.Glob(filepath.Join(f.Dir, "platform", "policies", "*.yaml"))
+	return 1 + len(policies)
 }
 
 // mutate starts the fleet, waits until it is ready, and mutates it as each of its attackers.

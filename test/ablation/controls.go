@@ -165,6 +165,7 @@ func (t *target) policiesInForce(ctx context.Context) error {
 	return poll(ctx, "the policies to be in force", func() (bool, error) {
 		err := t.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: forbidden}}, client.DryRunAll)
 		if err == nil || apierrors.IsInvalid(err) {
+			t.unsettled = err == nil
 			return err != nil, nil
 		}
 		return false, err

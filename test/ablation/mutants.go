@@ -219,11 +219,10 @@ func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdm
 				before = p.Spec.DeepCopy()
 			}
 			change(&p.Spec)
-			if err := t.admin.Update(ctx, p); err != nil {
-				return err
-			}
-			return t.policiesInForce(ctx)
+			t.unsettled = true
+			return t.admin.Update(ctx, p)
 		}
+		// The next attack waits for the removal and for the last restoration at once.
 		restore := func(ctx context.Context) error {
 			if before == nil {
 				return nil

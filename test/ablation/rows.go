@@ -88,6 +88,7 @@ func Excluded() map[string]Exclusion {
 		"S14-api":                      {Reason: "the example demands no signatures"},
 		"S12-api":                      absent,
 		"I8-proxy":                     proxy,
+		"I8-api-Secret":                plain,
 		"I9-api":                       plain,
 		"I24-api":                      absent,
 		"I15-api":                      absent,

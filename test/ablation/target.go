@@ -26,6 +26,8 @@ type target struct {
 	tenant discovery.Tenant
 	// account is the account that the tenant attacks with.
 	account discovery.Account
+	// unsettled is set while policies are restored that the API server may not enforce yet.
+	unsettled bool
 	// neighbour is a namespace of another tenant, or empty.
 	neighbour string
 }
@@ -56,8 +58,13 @@ func newTarget(ctx context.Context, opts Options) (*target, error) {
 	return t, nil
 }
 
-// attack tries attacks as the tenant.
+// attack tries attacks as the tenant, with all policies in force.
 func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (catalog.Report, error) {
+	if t.unsettled {
+		if err := t.policiesInForce(ctx); err != nil {
+			return catalog.Report{}, err
+		}
+	}
 	opts := t.opts.Attack
 	opts.Only, opts.Progress, opts.Keep = only, nil, true
 	return catalog.Run(ctx, opts)

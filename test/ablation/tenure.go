@@ -46,6 +46,7 @@ func TenureRows() []Row {
 		singleControl(rule("notifications"), "N3-api", "N4-api"),
 		singleControl(rule("notification-secrets"), "N5-api"),
 		singleControl(rule("pods"), "I9-api"),
+		singleControl(rule("tokens"), "I8-api-Secret"),
 		singleControl(besideAnOwner(rule("owner-pods")), "I24-api"),
 		singleControl(besideAnOwner(rule("owner-accounts")), "I24-api"),
 		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
@@ -61,8 +62,8 @@ func TenureRows() []Row {
 		withForeignMetrics(both(crossing("notification-controller"), "references", "N1-api", "N2-api")),
 		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
-		// The attack requests a token for any account of the namespace. The rule refuses tokens
-		// only for the accounts that Flux impersonates; internal/admission tests the rule.
+		// The attack requests a token for any account of the namespace. The rule tokens refuses
+		// only tokens for the accounts that Flux impersonates.
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		// Owners have the right to patch namespaces: the rule limits the namespaces and the
 		// changes, and so does the webhook.

@@ -153,7 +153,8 @@ func rebound(policy, name string, change func(*admissionv1.ValidatingAdmissionPo
 				before = b.Spec.DeepCopy()
 			}
 			change(&b.Spec)
-			return errors.Join(t.admin.Update(ctx, b), t.policiesInForce(ctx))
+			t.unsettled = true
+			return t.admin.Update(ctx, b)
 		}
 		restore := func(ctx context.Context) error {
 			if before == nil {

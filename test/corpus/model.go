@@ -200,6 +200,7 @@ func (s state) open() map[string]bool {
 		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
 		"I23-api":               accounts && !s.outside,
 		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts"),
+		"I8-api-Secret":         in("create", "", "secrets") && !s.outside,
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
 		"S3-api":                in("create", sourceGroup, "externalartifacts"),

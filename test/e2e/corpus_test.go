@@ -1,13 +1,19 @@
 package e2e
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/corpus"
@@ -77,9 +83,103 @@ func verifyCorpus(t *testing.T, f corpus.Fleet) {
 	for _, difference := range differences {
 		t.Error(difference)
 	}
+	checkPatches(t, f, report)
 	if t.Failed() {
 		t.Log(said)
 	}
+}
+
+// unpatched are the fleets of the corpus for which verify prints no patch: no attack got through
+// that a patch could stop, or the manifests have a layout that verify does not change.
+var unpatched = []string{"ancient", "azure", "capsule", "company", "flux2-multi-tenancy", "home", "operator", "reference"}
+
+// checkPatches applies each patch of a report to a copy of the platform's repository. Each folder
+// that builds in the repository must build in the copy. An attack without a patch has a fix in
+// words.
+func checkPatches(t *testing.T, f corpus.Fleet, report verified) {
+	t.Helper()
+	patches := map[string]bool{}
+	for _, c := range report.Clusters {
+		patches[c.Patch] = true
+	}
+	for _, a := range report.Attacks {
+		patches[a.Patch] = true
+		if a.Outcome == string(catalog.GotThrough) && a.Fix == "" {
+			t.Errorf("%s of %s got through, and the report has no fix", a.Key, a.Tenant)
+		}
+	}
+	delete(patches, "")
+	if none := slices.Contains(unpatched, f.Name); none != (len(patches) == 0) {
+		t.Errorf("the report has %d patches; it must have none: %t", len(patches), none)
+	}
+	platform := completed(t, filepath.Join(f.Dir, "platform"))
+	for patch := range patches {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(platform)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "apply")
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader(patch)
+		cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("cannot apply the patch: %v\n%s\n%s", err, out, patch)
+			continue
+		}
+		changed := false
+		for _, folder := range manifestFolders(t, platform) {
+			before, err := flux.BuildFolder(platform, filepath.Join(platform, folder), "")
+			if err != nil {
+				continue
+			}
+			after, err := flux.BuildFolder(dir, filepath.Join(dir, folder), "")
+			if err != nil {
+				t.Errorf("%s does not build with the patch: %v\n%s", folder, err, patch)
+			}
+			changed = changed || !gocmp.Equal(before, after)
+		}
+		if !changed {
+			t.Errorf("the patch changes no object that a folder builds to:\n%s", patch)
+		}
+	}
+	t.Logf("%d patches were applied and build", len(patches))
+}
+
+// completed returns a copy of a platform's repository with Flux's manifests, which verify puts into
+// the place of an empty gotk-components.yaml.
+func completed(t *testing.T, platform string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(platform)); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range manifestFolders(t, dir) {
+		file := filepath.Join(dir, folder, "gotk-components.yaml")
+		if content, err := os.ReadFile(file); err == nil && !strings.Contains(string(content), "kind:") {
+			if err := os.WriteFile(file, config.FluxComponents(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// manifestFolders returns the folders below dir with manifests.
+func manifestFolders(t *testing.T, dir string) []string {
+	t.Helper()
+	var folders []string
+	err := filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(file) == ".yaml" {
+			folder, relErr := filepath.Rel(dir, filepath.Dir(file))
+			folders = append(folders, folder)
+			err = errors.Join(err, relErr)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
 }
 
 // TestMutants checks for a sample of a fleet's mutants, one of each kind of control, that
@@ -90,6 +190,10 @@ func TestMutants(t *testing.T) {
 	sample := []string{
 		"flag --no-remote-bases of kustomize-controller",
 		"policy receivers",
+		"operation UPDATE in policy accounts",
+		"operation UPDATE in policy dependencies",
+		"operation UPDATE in policy receivers",
+		"operation UPDATE in policy sources",
 		"validation 0 of policy sources",
 		"buckets in policy sources",
 		"ocirepositories in policy sources",

@@ -52,8 +52,11 @@ type verified struct {
 		Key      string `json:"key"`
 		Evidence string `json:"evidence"`
 		Reason   string `json:"reason"`
+		Fix      string `json:"fix"`
+		Patch    string `json:"patch"`
 	} `json:"attacks"`
-	Read *struct {
+	Patch string `json:"patch"`
+	Read  *struct {
 		Files      int   `json:"files"`
 		Applied    int   `json:"applied"`
 		NotApplied []any `json:"notApplied"`

@@ -24,8 +24,8 @@ var plain = []string{
 	"A4-api", // no policy on finalizers
 	// A tenant may change service accounts, and the platform's are in the same namespace.
 	"A5-api-ServiceAccount",
-	// Pods may run as any account of their namespace.
-	"I9-api",
+	// Pods may run as any account of their namespace, and Secrets may keep its token.
+	"I9-api", "I8-api-Secret",
 	// A tenant may change Kustomizations and sources, and the platform's are in the same
 	// namespace.
 	"I10-api",
@@ -280,7 +280,7 @@ func (tc exampleCase) attack(t *testing.T) (run, catalog.Report) {
 	}
 	for _, result := range report.Results {
 		named := strings.Contains(result.Finding.Evidence, "reconciler gives ServiceAccount")
-		if got := result.Attack.ID == "I8" && result.Finding.Outcome == catalog.GotThrough; got != named {
+		if got := result.Attack.Key() == "I8-api" && result.Finding.Outcome == catalog.GotThrough; got != named {
 			t.Errorf("%s: %s as %s does not name the binding: %s", tc.reason, result.Attack.Key(), result.Tenant, result.Finding.Evidence)
 		}
 	}

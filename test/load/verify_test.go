@@ -56,7 +56,7 @@ func BenchmarkVerifyScaffolded(b *testing.B) {
 	fleet, team := filepath.Join(dir, "fleet"), filepath.Join(dir, "team")
 	deploy := filepath.Join(team, "deploy")
 	if err := errors.Join(os.Mkdir(fleet, 0o750), os.MkdirAll(deploy, 0o750),
-		os.WriteFile(filepath.Join(deploy, "app.yaml"), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"), 0o600)); err != nil {
+		os.WriteFile(filepath.Join(deploy, "app.yaml"), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: team}\n"), 0o600)); err != nil {
 		b.Fatal(err)
 	}
 	const address = "https://git.example.com/acme/"

@@ -114,7 +114,7 @@ func (c htmlCluster) Causes() []notReady { return c.causesFirst() }
 
 // HasCauses reports whether a problem prevents a verdict on the cluster.
 func (c htmlCluster) HasCauses() bool {
-	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.NotReady) > 0
+	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.Simulated) > 0 || len(c.NotReady) > 0
 }
 
 func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {

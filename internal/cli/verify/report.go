@@ -76,9 +76,11 @@ type clusterReport struct {
 	// "not judged".
 	Assumed []string `json:"assumed,omitempty"`
 	// Faked says what --fake-secrets has invented.
-	Faked    []string     `json:"faked,omitempty"`
-	Attacks  []attackMade `json:"attacks"`
-	Coverage coverage     `json:"coverage"`
+	Faked []string `json:"faked,omitempty"`
+	// Simulated are the controllers in whose place a stand-in runs.
+	Simulated []string     `json:"simulated,omitempty"`
+	Attacks   []attackMade `json:"attacks"`
+	Coverage  coverage     `json:"coverage"`
 	// Patch is a patch for the fleet's manifests that closes all attacks that got through and have
 	// a patch.
 	Patch string `json:"patch,omitempty"`
@@ -214,7 +216,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}

@@ -30,7 +30,7 @@ var attackKinds = map[string]string{
 	"I4-api": "ClusterRoleBinding Role RoleBinding", "I4-api-RoleBinding": "RoleBinding", "I4-git": "RoleBinding", "I4-git-HelmRelease": "RoleBinding",
 	"I5-api": "Namespace ValidatingWebhookConfiguration PersistentVolume CustomResourceDefinition", "I5-git": "Namespace", "I5-git-HelmRelease": "Namespace",
 	"I6-api": "Namespace Namespace/status Namespace/finalize", "I7-api": "Namespace Namespace/status Namespace/finalize",
-	"I8-api": "ServiceAccount ServiceAccount/token", "I8-proxy": "ServiceAccount/token",
+	"I8-api": "ServiceAccount ServiceAccount/token", "I8-api-Secret": "Secret", "I8-proxy": "ServiceAccount/token",
 	"I9-api": everyPod, "I10-api": everySync,
 	"I11-api": "Kustomization", "I11-api-HelmRelease": "HelmRelease", "I11-api-HelmRelease-storage": "HelmRelease", "I11-git": "*",
 	"I12-api": "*", "I12-proxy": "",
@@ -47,7 +47,7 @@ var attackKinds = map[string]string{
 	"S9-api":  "GitRepository HelmRepository OCIRepository Bucket ImageRepository ResourceSetInputProvider",
 	"S10-git": "Kustomization", "S10-git-shared": "Kustomization", "S11-api": "ExternalArtifact",
 	"S12-api": "Canary", "S13-api": "HelmRelease HelmChart", "S14-api": "GitRepository OCIRepository HelmRelease HelmChart Bucket Secret",
-	"W1-api": "ResourceQuota LimitRange NetworkPolicy", "W2-api": "*", "W2-proxy": "*", "W3-api": everyPod + " Pod/ephemeralcontainers",
+	"W1-api": "ResourceQuota ResourceQuota/status LimitRange NetworkPolicy", "W2-api": "*", "W2-proxy": "*", "W3-api": everyPod + " Pod/ephemeralcontainers",
 	"W4-api": "Service", "W5-api": "Ingress HTTPRoute GRPCRoute TLSRoute Gateway", "W6-api": "PersistentVolumeClaim StatefulSet",
 	"W7-api": everyPod, "W8-api": "NetworkPolicy", "W9-api": "EndpointSlice Endpoints", "W10-api": everyPod,
 }

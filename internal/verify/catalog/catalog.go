@@ -78,6 +78,9 @@ type Attack struct {
 	// Files returns the files that the attack needs in the tenant's repository, by path
 	// below the attack's folder; see [Scenario.folder].
 	Files func(*Scenario) map[string]string
+	// Source is set for an attack whose objects need the tenant's repository as their source, and
+	// no file in it.
+	Source bool
 	// Run tries it.
 	Run func(context.Context, *Scenario) Finding
 }
@@ -135,6 +138,10 @@ type Finding struct {
 	// Repeat are the commands of a shell by which people can repeat it, of an attack that
 	// was stopped or got through; empty if it was no request to the API server.
 	Repeat string
+
+	// ByChange is set for an attack that got through by the change of an object that the
+	// tenant may create.
+	ByChange bool
 }
 
 // denied is shorthand for a rule of [Fix.Denied].

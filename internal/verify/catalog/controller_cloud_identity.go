@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -20,25 +22,36 @@ func addControllerCloudIdentity(register func(...Attack)) {
 		References: []string{"Flux: workload identity", "RFC-0010"},
 		Fix:        Fix{Advice: "forbid spec.provider other than generic in tenants' sources with a ValidatingAdmissionPolicy, or start source-controller with the gate " + objectIdentity + " and --default-service-account, so that it gets credentials as an account of the tenant's namespace only"},
 		Layers:     []Layer{policy, sources},
-		Run: unlessIdentityIsOwn(sources,
-			request{
-				what:  "have source-controller fetch a GitRepository with its own Azure identity",
-				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
-				own:   creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "generic") }),
-			},
-			request{
-				what:  "have source-controller fetch an OCIRepository with its own AWS identity",
-				aimed: creating(source("OCIRepository", map[string]any{"url": "oci://images.unapproved.example.net/any", "provider": "aws"})),
-			},
-			request{
-				what:  "have source-controller fetch a HelmRepository with its own Google identity",
-				aimed: creating(source("HelmRepository", map[string]any{"url": "oci://charts.unapproved.example.net/any", "type": "oci", "provider": "gcp"})),
-			},
-			request{
-				what:  "have source-controller fetch a Bucket with its own AWS identity",
-				aimed: creating(source("Bucket", map[string]any{"endpoint": "buckets.unapproved.example.net", "bucketName": "any", "provider": "aws"})),
-			},
-		),
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			with := func(kind string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+				spec := e.approved(ctx, kind)
+				maps.Copy(spec, fields)
+				return source(kind, spec)
+			}
+			charts := map[string]any{"type": "oci", "provider": "gcp"}
+			if url, _ := e.approved(ctx, "HelmRepository")["url"].(string); !strings.HasPrefix(url, "oci://") {
+				charts["url"] = "oci://charts.unapproved.example.net/any"
+			}
+			return unlessIdentityIsOwn(sources,
+				request{
+					what:  "have source-controller fetch a GitRepository with its own Azure identity",
+					aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
+					own:   creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "generic") }),
+				},
+				request{
+					what:  "have source-controller fetch an OCIRepository with its own AWS identity",
+					aimed: creating(with("OCIRepository", map[string]any{"provider": "aws"})),
+				},
+				request{
+					what:  "have source-controller fetch a HelmRepository with its own Google identity",
+					aimed: creating(with("HelmRepository", charts)),
+				},
+				request{
+					what:  "have source-controller fetch a Bucket with its own AWS identity",
+					aimed: creating(with("Bucket", map[string]any{"provider": "aws"})),
+				},
+			)(ctx, e)
+		},
 	})
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
 	decrypts := func(decryption map[string]any) func(*Scenario) *unstructured.Unstructured {

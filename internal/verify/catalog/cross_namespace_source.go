@@ -33,8 +33,9 @@ func addCrossNamespaceSource(register func(...Attack)) {
 				return e.kustomization("s1", missingFolder, e.foreignSource(flux.GitRepository))
 			}),
 		},
-		Deep: true,
-		Run:  crossNamespaceSource,
+		Deep:   true,
+		Source: true,
+		Run:    crossNamespaceSource,
 	})
 }
 
@@ -84,7 +85,7 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	var refusals []error
 	for _, kind := range chartSources {
 		template := e.release(key+"-"+string(kind), missingFolder, e.foreignChart(kind))
-		if err := e.As.Create(ctx, template); err != nil {
+		if err := e.createOrChange(ctx, template); err != nil {
 			refusals = append(refusals, err)
 			continue
 		}
@@ -214,9 +215,6 @@ var kustomizationSourceMissing = regexp.MustCompile(`^Source '.*' not found`)
 // another kind, the source does not exist: that it is missed shows that the controller looked
 // for it.
 func crossNamespaceSource(ctx context.Context, e *Scenario) Finding {
-	if e.Repository == nil {
-		return e.noRepository()
-	}
 	var f Finding
 	for _, kind := range kustomizationSources {
 		g := e.usesForeignSource(ctx, kind)

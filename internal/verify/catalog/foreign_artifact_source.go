@@ -18,9 +18,9 @@ func addForeignArtifactSource(register func(...Attack)) {
 		References: []string{"RFC-0012"},
 		Fix: Fix{
 			Advice: "start source-watcher with --no-cross-namespace-refs=true, and refuse spec.sources[].namespace in tenants' namespaces with a ValidatingAdmissionPolicy",
-			Flags:  []Flag{noCrossNamespaceRefs("source-watcher")},
+			Flags:  []Flag{noCrossNamespaceRefs(sourceWatcher)},
 		},
-		Run: simulated("source-watcher",
+		Run: simulated(sourceWatcher,
 			generator(func(e *Scenario) string { return e.Root.Namespace }),
 			generator(func(e *Scenario) string { return e.Namespace })),
 	})

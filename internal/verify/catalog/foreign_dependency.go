@@ -20,15 +20,13 @@ func addForeignDependency(register func(...Attack)) {
 		References: []string{"kustomize-controller: dependsOn and readyExpr"},
 		Fix:        Fix{Advice: "refuse spec.dependsOn[].namespace in tenants' Kustomizations and HelmReleases with a ValidatingAdmissionPolicy: no flag of Flux governs it"},
 		Deep:       true,
+		Source:     true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			if e.Repository == nil {
-				return e.noRepository()
-			}
 			return e.dependsOn(ctx, e.kustomization, messageMatches(pathNotFound))
 		},
 	}
 	register(attack)
-	attack.Kind = "HelmRelease"
+	attack.Kind, attack.Source = "HelmRelease", false
 	attack.Title = "lets a HelmRelease of its own depend on another tenant's, and so learns what that one is"
 	attack.References = []string{"helm-controller: dependsOn and readyExpr"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {

@@ -10,8 +10,16 @@ func addInternalNotificationAddress(register func(...Attack)) {
 			}})
 		}
 	}
+	outside := func(*Scenario) string { return "https://" + sinkHost + "/hook" }
+	through := func(field string, proxy any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := provider(outside)(e)
+			_ = unstructured.SetNestedField(u.Object, proxy, "spec", field)
+			return u
+		}
+	}
 	// Where no address but approved ones is allowed, this is refused as well.
-	own := creating(provider(func(*Scenario) string { return "https://" + sinkHost + "/hook" }))
+	own := creating(provider(outside))
 	register(Attack{
 		ID: "N4", Via: API,
 		Title:    "has notifications sent to an address within the cluster",
@@ -24,6 +32,10 @@ func addInternalNotificationAddress(register func(...Attack)) {
 			request{what: "name the API server as the address of a Provider", own: own, aimed: creating(provider(func(*Scenario) string {
 				return "https://kubernetes.default.svc/"
 			}))},
+			request{what: "have a Provider post through a proxy that a Secret of its own names", own: own,
+				aimed: ifServed("proxySecretRef", through("proxySecretRef", map[string]any{"name": "any"}), provider(outside))},
+			request{what: "have a Provider post through a proxy of its own", own: own,
+				aimed: ifServed("proxy", through("proxy", "http://proxy.unapproved.example.net/"), provider(outside))},
 		),
 	})
 }

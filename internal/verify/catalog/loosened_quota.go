@@ -42,6 +42,12 @@ func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
 			request{what: "delete " + which, aimed: func(ctx context.Context, e *Scenario) error { return e.As.Delete(ctx, u.DeepCopy(), client.DryRunAll) }},
 			emptying(u),
 		)
+		if u.GetKind() == "ResourceQuota" {
+			// The API server enforces the limits in the status.
+			all = append(all, request{what: "change the status of " + which, aimed: func(ctx context.Context, e *Scenario) error {
+				return e.patchStatusWith(ctx, &u, `{"status":{"hard":null}}`)
+			}})
+		}
 	}
 	return requests(all...)(ctx, e)
 }

@@ -64,16 +64,19 @@ func podAs(account string) func(*Scenario) *unstructured.Unstructured {
 	}
 }
 
+// tokenSecret returns a Secret in which Kubernetes keeps a token of an account, which does not
+// expire.
+func tokenSecret(id, account string) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		u := object("v1", "Secret", e.Namespace, name(id), map[string]any{"type": string(corev1.SecretTypeServiceAccountToken)})
+		u.SetAnnotations(map[string]string{corev1.ServiceAccountNameKey: account})
+		return u
+	}
+}
+
 // borrowingRequests returns the requests that try to act as an existing account, without a Pod.
 func borrowingRequests(account string) []request {
 	const usual = "default"
-	secret := func(account string) func(*Scenario) *unstructured.Unstructured {
-		return func(e *Scenario) *unstructured.Unstructured {
-			u := object("v1", "Secret", e.Namespace, name("i24"), map[string]any{"type": string(corev1.SecretTypeServiceAccountToken)})
-			u.SetAnnotations(map[string]string{corev1.ServiceAccountNameKey: account})
-			return u
-		}
-	}
 	annotated := func(account string) func(context.Context, *Scenario) error {
 		return func(ctx context.Context, e *Scenario) error {
 			return merging(object("v1", "ServiceAccount", e.Namespace, account, nil), `{"metadata":{"annotations":{"tenure-attack":"i24"}}}`)(ctx, e)
@@ -86,7 +89,7 @@ func borrowingRequests(account string) []request {
 			return e.As.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
 				&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
 		}},
-		{what: "have Kubernetes keep a token of " + whose + ", in a Secret", aimed: creating(secret(account)), own: creating(secret(usual))},
+		{what: "have Kubernetes keep a token of " + whose + ", in a Secret", aimed: creating(tokenSecret("i24", account)), own: creating(tokenSecret("i24", usual))},
 		{what: "annotate " + whose, aimed: annotated(account), own: annotated(usual)},
 		{what: "delete " + whose, aimed: func(ctx context.Context, e *Scenario) error {
 			return e.As.Delete(ctx, object("v1", "ServiceAccount", e.Namespace, account, nil), client.DryRunAll)

@@ -71,16 +71,17 @@ const (
 	noShards = "no shards"
 	// noGuardrails means that the platform has applied nothing to the namespace.
 	noGuardrails = "nothing of the platform's"
-	// noSync, noPrivileged and noOwner mean that the tenant's namespaces hold no such object.
+	// noSync, noPrivileged, noOwner and noReconciler mean that the tenant's namespaces hold no such object.
 	noSync       = "no sync in the tenant's namespaces"
 	noPrivileged = "no privileged account in the tenant's namespaces"
 	noOwner      = "no owner's account in the tenant's namespace"
+	noReconciler = "no account that Flux applies as in the tenant's namespaces"
 )
 
 // incomplete reports whether a control proves nothing about a tenant of which objects are
 // missing: RBAC, whose rules may be among them, or the absence of what the attack aims at.
 func incomplete(control string) bool {
-	return strings.Contains(control, rbac) || slices.Contains([]string{noGuardrails, noSync, noPrivileged, noOwner}, control)
+	return strings.Contains(control, rbac) || slices.Contains([]string{noGuardrails, noSync, noPrivileged, noOwner, noReconciler}, control)
 }
 
 // absent reports whether a control is only a note that there was nothing to attack, which
@@ -93,6 +94,11 @@ func absent(control string) bool {
 func judge(err error, evidence string) Finding {
 	if err == nil {
 		return gotThrough(evidence)
+	}
+	if errors.Is(err, errByChange) {
+		f := gotThrough(evidence + ", by a change of an object that it may create")
+		f.ByChange = true
+		return f
 	}
 	message := firstLine(err.Error())
 	var name *invalidNameError

@@ -44,6 +44,7 @@ func registry() []func(register func(...Attack)) {
 		addNamespaceLabels,
 		addNamespaceTakeover,
 		addImpersonation,
+		addKeptToken,
 		addImpersonationProxy,
 		addApplyingAccountPod,
 		addEditedSync,

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apisets "k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -110,7 +112,40 @@ func (r *recorder) repeat(f Finding, who identity) string {
 	if chosen == nil || chosen.who.user != who.user {
 		return ""
 	}
+	if made := r.maker(*chosen); made != nil {
+		// The attack has deleted the object that it changed.
+		return made.command() + "\n" + chosen.command() + "\n" + made.undo()
+	}
 	return chosen.command()
+}
+
+// maker returns the request that created the object that a request changes; nil if the attack did
+// not create it.
+func (r *recorder) maker(change sentRequest) *sentRequest {
+	if change.method != http.MethodPatch && change.method != http.MethodPut {
+		return nil
+	}
+	for i := range r.all {
+		s := &r.all[i]
+		if s.method == http.MethodPost && s.status == http.StatusCreated && s.url.Query().Get("dryRun") == "" && s.url.Path+"/"+s.name() == change.url.Path {
+			return s
+		}
+	}
+	return nil
+}
+
+// name returns the name of the object in the body.
+func (s *sentRequest) name() string {
+	var named metav1.PartialObjectMetadata
+	if json.Unmarshal(s.body, &named) != nil {
+		return ""
+	}
+	return named.Name
+}
+
+// undo returns the command that deletes the object that a request creates.
+func (s *sentRequest) undo() string {
+	return shell([]string{"delete", "--raw", s.url.Path + "/" + s.name()})
 }
 
 // refused reports whether the API server refused a request, for another reason than a missing

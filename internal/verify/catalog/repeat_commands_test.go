@@ -47,6 +47,7 @@ func TestRepeat(t *testing.T) {
 		"POST /api/v1/namespaces/theirs/secrets": http.StatusForbidden, "POST /api/v1/namespaces/own/secrets": http.StatusCreated,
 		"PATCH /api/v1/namespaces/own/status": http.StatusOK, "DELETE /api/v1/namespaces/own/secrets/x": http.StatusForbidden,
 		"GET /api/v1/namespaces/theirs/secrets/x": http.StatusOK, "PUT /api/v1/namespaces/own/secrets/x": http.StatusUnprocessableEntity,
+		"PATCH /api/v1/namespaces/own/secrets/x": http.StatusOK,
 	})
 	team := identity{user: "system:serviceaccount:own:team", groups: []string{"system:authenticated", "it's odd"}}
 	as, err := asIdentity(config, team)
@@ -92,6 +93,15 @@ func TestRepeat(t *testing.T) {
 				_ = as.Get(ctx, client.ObjectKey{Namespace: "theirs", Name: "x"}, &corev1.Secret{})
 			},
 			GotThrough, "kubectl patch namespaces own" + who + ` --subresource status --type merge -p '{"a":"it'\''s"}'`,
+		},
+		"changed": {
+			"the attack has deleted the object that it changed",
+			func(ctx context.Context) {
+				_ = as.Create(ctx, secret("own"))
+				_ = as.Patch(ctx, secret("own"), client.RawPatch(types.MergePatchType, []byte(`{"a":"b"}`)), client.DryRunAll)
+			},
+			GotThrough, "kubectl create" + who + " -n own --validate=ignore -f - <<'EOF'\napiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n  namespace: own\nEOF\n" +
+				"kubectl patch secrets x" + who + ` -n own --dry-run=server --type merge -p '{"a":"b"}'` + "\nkubectl delete --raw /api/v1/namespaces/own/secrets/x",
 		},
 		"read": {
 			"reading is enough where nothing was written",

@@ -2,13 +2,16 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // request is a request for a foreign object, with its positive control.
@@ -65,7 +68,7 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 // confirmRequest returns the finding of a refused request, after its positive control. A
 // positive control may fail for a missing kind and for a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
-	if own == nil {
+	if own == nil || errors.Is(own, errByChange) {
 		return f
 	}
 	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {
@@ -91,15 +94,36 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 	return nil
 }
 
-// creating is a request that creates an object, in a dry run. If an attack chose the name, the
-// dry run adds a suffix: Flux may create an object with the same name for another attack at
-// the same time, and the API server would answer that the object exists.
-func creating(make func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+// ifServed is creating for an object with a field of the spec that older versions of its kind do
+// not have. There, the API server drops the field or refuses the object, which says nothing about
+// a policy: it counts as a kind that is not there.
+func ifServed(field string, make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		u := make(e)
+		err := e.Admin.Create(ctx, u, client.DryRunAll)
+		_, known := controlOf(fmt.Sprint(err))
+		_, kept, _ := unstructured.NestedFieldNoCopy(u.Object, append([]string{"spec"}, strings.Split(field, ".")...)...)
+		if err == nil && !kept || apierrors.IsInvalid(err) && !known {
+			return &meta.NoKindMatchError{GroupKind: u.GroupVersionKind().GroupKind(), SearchedVersions: []string{u.GroupVersionKind().Version + " with spec." + field}}
+		}
+		return creating(make, allowed...)(ctx, e)
+	}
+}
+
+// creating is a request for an object, in a dry run: see [Scenario.tryWrite]. allowed makes the
+// object that is changed if a policy refuses the creation; Flux's kinds need none. If an attack
+// chose the name, the dry run adds a suffix: Flux may create an object with the same name for
+// another attack at the same time, and the API server would answer that the object exists.
+func creating(make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		u := make(e)
 		if strings.HasPrefix(u.GetName(), name("")) {
 			u.SetName(u.GetName() + "-dry-run")
 		}
-		return e.tryCreate(ctx, u)
+		var own *unstructured.Unstructured
+		for _, make := range allowed {
+			own = make(e)
+		}
+		return e.tryWrite(ctx, u, own)
 	}
 }

@@ -26,7 +26,7 @@ func addRightsForEverybody(register func(...Attack)) {
 
 func sharesWithEverybody(ctx context.Context, e *Scenario) Finding {
 	role := e.ownRole(ctx)
-	own := creating(func(e *Scenario) *unstructured.Unstructured { return e.sharing(role, rbacv1.GroupKind, ownAccounts(e)) })
+	shared := func(e *Scenario) *unstructured.Unstructured { return e.sharing(role, rbacv1.GroupKind, ownAccounts(e)) }
 	var all []request
 	for _, subject := range []struct{ who, kind, name string }{
 		{"everybody who has an account on the cluster", rbacv1.GroupKind, "system:authenticated"},
@@ -37,8 +37,8 @@ func sharesWithEverybody(ctx context.Context, e *Scenario) Finding {
 	} {
 		all = append(all, request{
 			what:  "give the rights that it has in its namespace to " + subject.who,
-			aimed: creating(func(e *Scenario) *unstructured.Unstructured { return e.sharing(role, subject.kind, subject.name) }),
-			own:   own,
+			aimed: creating(func(e *Scenario) *unstructured.Unstructured { return e.sharing(role, subject.kind, subject.name) }, shared),
+			own:   creating(shared),
 		})
 	}
 	return requests(all...)(ctx, e)

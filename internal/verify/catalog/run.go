@@ -65,6 +65,9 @@ type Report struct {
 	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []discovery.Platform
 	Results  []Result
+	// Simulated are the controllers in whose place a stand-in runs, each with what it does, as
+	// text.
+	Simulated []string
 	// Like says, for a tenant that was not attacked in full, which tenant of
 	// the same shape was: its findings hold for both.
 	Like map[string]string
@@ -101,6 +104,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return Report{}, err
 	}
 	report.Tenants, report.Platform = found.Tenants, found.Platform
+	if report.Simulated, err = standIns(ctx, admin); err != nil {
+		return Report{}, err
+	}
 	if len(report.Tenants) == 0 {
 		return report, nil
 	}
@@ -165,6 +171,12 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		envs = append(envs, e)
 	}
 	full := inFull(envs)
+	for _, e := range full {
+		e.inFull = true
+		for _, owner := range e.owners {
+			owner.inFull = true
+		}
+	}
 	var all []*tenantRun
 	for _, e := range envs {
 		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.appliesTo(a) })
@@ -182,7 +194,26 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			}
 		}
 	}
+	report.shareChanges()
 	return report, err
+}
+
+// shareChanges gives what got through by the change of an object to the tenants of the same shape,
+// which only tried to create it.
+func (r *Report) shareChanges() {
+	changed := map[[2]string]Finding{}
+	for _, made := range r.Results {
+		if made.Finding.ByChange {
+			changed[[2]string{made.Tenant, made.Attack.Key()}] = made.Finding
+		}
+	}
+	for i, made := range r.Results {
+		like := r.Like[made.Tenant]
+		if f, ok := changed[[2]string{like, made.Attack.Key()}]; ok && made.Finding.Outcome == Stopped {
+			f.Evidence = "as tenant " + like + ", which has the same rights: " + f.Evidence
+			r.Results[i].Finding = f
+		}
+	}
 }
 
 // cleanupPatience is the maximum duration of the clean-up after the attacks.

@@ -51,6 +51,10 @@ type Scenario struct {
 	config *rest.Config
 	// who holds the identity of As.
 	who identity
+	// inFull is set for the tenant of its shape that tries all attacks.
+	inFull bool
+	// ordinaries are the objects of [Scenario.ordinary], which are made once.
+	ordinaries *ordinaries
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
 	// tenants are all of the cluster's.
@@ -107,7 +111,7 @@ func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host,
 	}
 	return &Scenario{
 		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
-		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
+		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube, ordinaries: &ordinaries{},
 	}, nil
 }
 
@@ -197,7 +201,7 @@ const fluxPatience = 2 * time.Minute
 // error is the API server's, for an object that it refuses.
 func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (readiness, error) {
 	u = u.DeepCopy()
-	if err := e.create(ctx, u); err != nil {
+	if err := e.createOrChange(ctx, u); err != nil {
 		return readiness{}, err
 	}
 	defer e.removeRelease(u)

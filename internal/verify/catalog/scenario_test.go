@@ -41,7 +41,7 @@ func newFakeEnv(tenant interceptor.Funcs, objects ...client.Object) *Scenario {
 		Account: account, Namespace: "team", Platform: "flux-system",
 		Victim: Victim{Namespace: VictimNamespace, Secret: "canary", ConfigMap: "canary"},
 		Admin:  admin, As: interceptor.NewClient(admin, tenant),
-		controllers: controllers,
+		controllers: controllers, ordinaries: &ordinaries{},
 	}
 }
 

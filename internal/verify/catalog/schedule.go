@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,14 +31,12 @@ type tenantRun struct {
 	restore  func(context.Context) error
 }
 
-// needsFiles says whether an attack of the tenantRun has files to be planted.
+// needsFiles says whether an attack of the tenantRun has files to be planted, or needs a source
+// that only comes with them, since the tenant has none in its namespace.
 func (a *tenantRun) needsFiles() bool {
-	for _, attack := range a.attacks {
-		if attack.Files != nil {
-			return a.scenario.Repository != nil
-		}
-	}
-	return false
+	return a.scenario.Repository != nil && slices.ContainsFunc(a.attacks, func(attack Attack) bool {
+		return attack.Files != nil || attack.Source && a.scenario.foreignAccount()
+	})
 }
 
 // scheduler runs the attacks of all tenants side by side. The same attack never
@@ -232,9 +231,9 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 // try runs one attack, if the tenant meets its requirements.
 func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
-	case a.Files != nil && e.Repository == nil:
+	case (a.Files != nil || a.Source) && e.Repository == nil:
 		return e.noRepository()
-	case a.Files != nil && e.unplanted != nil:
+	case (a.Files != nil || a.Source && e.foreignAccount()) && e.unplanted != nil:
 		return notProven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}
 	f := e.tryAll(ctx, a)

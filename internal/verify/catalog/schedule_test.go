@@ -112,6 +112,8 @@ func TestRounds(t *testing.T) {
 		{scenario: env("c", "", "https://one")},
 		{scenario: env("d", "", "https://two"), attacks: planted},
 		{scenario: env("e", "", ""), attacks: planted},
+		{scenario: accountIn("f", env("f", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: accountIn("flux-system", env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
 	}
 	var got [][]string
 	for _, round := range rounds(all) {
@@ -121,9 +123,16 @@ func TestRounds(t *testing.T) {
 		}
 		got = append(got, names)
 	}
-	if diff := cmp.Diff([][]string{{"a", "c", "d", "e"}, {"b"}}, got); diff != "" {
-		t.Errorf("two tenants that plant in one repository do so one after the other (-want +got):\n%s", diff)
+	if diff := cmp.Diff([][]string{{"a", "c", "d", "e", "f"}, {"b", "g"}}, got); diff != "" {
+		t.Errorf("two tenants that plant in one repository, or get a source from it, do so one after the other (-want +got):\n%s", diff)
 	}
+}
+
+// accountIn gives a tenant a namespace with its name, and an account in another one or in it.
+func accountIn(namespace string, e *Scenario) *Scenario {
+	e.Namespace, e.Tenant.Namespaces = e.Tenant.Name, []string{e.Tenant.Name}
+	e.Account = discovery.Account{Namespace: namespace, Name: e.Tenant.Name}
+	return e
 }
 
 func TestInFull(t *testing.T) {

@@ -85,6 +85,10 @@ func writeSourceStatus(ctx context.Context, e *Scenario) error {
 
 // patchStatus patches the status of an object as the tenant, in a dry run.
 func (e *Scenario) patchStatus(ctx context.Context, u *unstructured.Unstructured) error {
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))
-	return e.As.SubResource("status").Patch(ctx, u, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	return e.patchStatusWith(ctx, u, `{"status":{"observedGeneration":1}}`)
+}
+
+// patchStatusWith does so with a patch.
+func (e *Scenario) patchStatusWith(ctx context.Context, u *unstructured.Unstructured, patch string) error {
+	return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
 }

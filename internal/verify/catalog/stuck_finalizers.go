@@ -8,6 +8,7 @@ func addStuckFinalizers(register func(...Attack)) {
 		u.SetFinalizers([]string{"tenure.example.com/attack"})
 		return u
 	}
+	plain := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
 		Title:    "keeps its namespace from being removed, with finalizers of its own making",
@@ -15,8 +16,8 @@ func addStuckFinalizers(register func(...Attack)) {
 		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},
 		Run: requests(request{
 			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
-			aimed: creating(finalized),
-			own:   creating(func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }),
+			aimed: creating(finalized, plain),
+			own:   creating(plain),
 		}),
 	})
 }

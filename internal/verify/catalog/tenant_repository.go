@@ -34,8 +34,8 @@ func (e *Scenario) commit(ctx context.Context, message string, edit func(*githos
 	return revision, flux.RequestReconcile(ctx, e.Admin, e.Repository.Source)
 }
 
-// plant commits the files of the attacks to the tenant's repository and waits until Flux has
-// fetched them. It returns a function that removes them.
+// plant commits the files of the attacks to the tenant's repository, waits until Flux has fetched
+// them, and makes the sources for the attacks. It returns a function that removes all.
 func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
 	files := map[string]string{}
 	for _, a := range attacks {
@@ -47,9 +47,6 @@ func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Co
 		}
 	}
 	nothing := func(context.Context) error { return nil }
-	if len(files) == 0 {
-		return nothing, nil
-	}
 	files[path.Join(attackFolder, "kustomization.yaml")] = nothingHere
 	revision, err := e.commit(ctx, "attacks", func(t *githost.Tree) error {
 		for name, content := range files {

@@ -23,6 +23,7 @@ func addUnreadableValues(register func(...Attack)) {
 		References: []string{"CVE-2022-39272"},
 		Fix:        Fix{Advice: "install the CRDs of the same Flux release as its controllers: their schemas refuse such values"},
 		Deep:       true,
+		Source:     true,
 		Run:        unreadable,
 	})
 }
@@ -30,9 +31,6 @@ func addUnreadableValues(register func(...Attack)) {
 // unreadable tries durations that are none, in each kind that has one, and then
 // asks the controller for an answer.
 func unreadable(ctx context.Context, e *Scenario) Finding {
-	if e.Repository == nil {
-		return e.noRepository()
-	}
 	source := func(kind string, fields map[string]any) *unstructured.Unstructured {
 		fields["suspend"] = true
 		return object("source.toolkit.fluxcd.io/v1", kind, e.Namespace, name("a6"), map[string]any{"spec": fields})

@@ -88,11 +88,11 @@ func (e *Scenario) unsignedGit(ctx context.Context, mode string) []request {
 		mode = "HEAD"
 	}
 	weaker := map[string]string{"HEAD": "Tag", "Tag": "HEAD", "TagAndHEAD": "HEAD"}[mode]
-	own := creating(e.toVerify(ctx, kind, withKeys("mode", mode, keys)))
+	signed := e.toVerify(ctx, kind, withKeys("mode", mode, keys))
 	return []request{
-		{what: "deliver from a GitRepository whose commits nobody signed", aimed: creating(e.toVerify(ctx, kind, nil)), own: own},
-		{what: "deliver from a GitRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("mode", mode, name("s14")))), own: own},
-		{what: fmt.Sprintf("deliver from a GitRepository with the mode %s and not %s", weaker, mode), aimed: creating(e.toVerify(ctx, kind, withKeys("mode", weaker, keys))), own: own},
+		{what: "deliver from a GitRepository whose commits nobody signed", aimed: creating(e.toVerify(ctx, kind, nil), signed), own: creating(signed)},
+		{what: "deliver from a GitRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("mode", mode, name("s14"))), signed), own: creating(signed)},
+		{what: fmt.Sprintf("deliver from a GitRepository with the mode %s and not %s", weaker, mode), aimed: creating(e.toVerify(ctx, kind, withKeys("mode", weaker, keys)), signed), own: creating(signed)},
 	}
 }
 
@@ -105,14 +105,14 @@ func (e *Scenario) unsignedArtifacts(ctx context.Context, demand v1alpha1.Artifa
 		identity := map[string]any{"issuer": demand.Identities[0].Issuer, "subject": demand.Identities[0].Subject}
 		verify["matchOIDCIdentity"] = []any{identity}
 	}
-	own := creating(e.toVerify(ctx, kind, verify))
+	signed := e.toVerify(ctx, kind, verify)
 	rooted := maps.Clone(verify)
 	rooted["trustedRootSecretRef"] = map[string]any{"name": name("s14")}
 	return []request{
-		{what: "deliver from an OCIRepository whose artifacts nobody signed", aimed: creating(e.toVerify(ctx, kind, nil)), own: own},
-		{what: "deliver from an OCIRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("provider", tenancy.VerifierCosign, name("s14")))), own: own},
-		{what: "deliver from an OCIRepository that anybody may sign", aimed: creating(e.toVerify(ctx, kind, map[string]any{"provider": tenancy.VerifierCosign})), own: own},
-		{what: "deliver from an OCIRepository whose identities it vouches for", aimed: creating(e.toVerify(ctx, kind, rooted)), own: own},
+		{what: "deliver from an OCIRepository whose artifacts nobody signed", aimed: creating(e.toVerify(ctx, kind, nil), signed), own: creating(signed)},
+		{what: "deliver from an OCIRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("provider", tenancy.VerifierCosign, name("s14"))), signed), own: creating(signed)},
+		{what: "deliver from an OCIRepository that anybody may sign", aimed: creating(e.toVerify(ctx, kind, map[string]any{"provider": tenancy.VerifierCosign}), signed), own: creating(signed)},
+		{what: "deliver from an OCIRepository whose identities it vouches for", aimed: creating(e.toVerify(ctx, kind, rooted), signed), own: creating(signed)},
 	}
 }
 

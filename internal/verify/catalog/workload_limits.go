@@ -138,9 +138,10 @@ func addForeignAddress(register func(...Attack)) {
 		References: []string{"CVE-2020-8554", "MTB CPI-5"},
 		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
 		Run: requests(
-			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}})), own: own},
-			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"})), own: own},
-			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"})), own: own},
+			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), service(nil)), own: own},
+			request{what: "take an address by the load balancer of a Service", aimed: creating(service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "198.51.100.7"}), service(nil)), own: own},
+			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"}), service(nil)), own: own},
+			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"}), service(nil)), own: own},
 		),
 	})
 }
@@ -160,7 +161,7 @@ func addForeignHosts(register func(...Attack)) {
 	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
 	own := func(e *Scenario) string { return firstOf(e.limits.Network.Hosts, "w5.tenure-canary.example") }
 	const what = "take the requests for all hosts below a domain that it shares with others"
-	all := []request{{what: what, aimed: creating(ingress(wildcard)), own: creating(ingress(own))}}
+	all := []request{{what: what, aimed: creating(ingress(wildcard), ingress(own)), own: creating(ingress(own))}}
 	for _, route := range []struct {
 		version, kind string
 		spec          func(host string) map[string]any
@@ -176,7 +177,7 @@ func addForeignHosts(register func(...Attack)) {
 				return object("gateway.networking.k8s.io/"+route.version, route.kind, e.Namespace, name("w5"), map[string]any{"spec": route.spec(host(e))})
 			}
 		}
-		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard)), own: creating(of(own))})
+		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard), of(own)), own: creating(of(own))})
 	}
 	register(Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,

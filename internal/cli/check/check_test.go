@@ -1,0 +1,101 @@
+package check_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/check"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestDrift changes objects of an installation on a real API server, and checks that the
+// command finds each change, with and without a fleet to compare with.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	cluster := testcluster.Start(t, localcluster.Options{})
+	kube, err := client.New(cluster.REST, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flux.ApplyManifests(t.Context(), cluster.REST, rules(t)); err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := fleetgen.Write(t.TempDir(), fleetgen.Platform{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, drift := range []struct{ reason, kind, name, patch, row, words string }{
+		{"an expression became true", "ValidatingAdmissionPolicy", "tenure-protected", `[{"op": "replace", "path": "/spec/validations/0/expression", "value": "true"}]`, "tenure-protected", "expression is `true`"},
+		{"a policy is left out when it fails", "ValidatingAdmissionPolicy", "tenure-credentials", `[{"op": "replace", "path": "/spec/failurePolicy", "value": "Ignore"}]`, "tenure-credentials", "spec.failurePolicy is `Ignore`"},
+		{"a webhook is gone", "MutatingWebhookConfiguration", "tenure-namespaces", `[{"op": "remove", "path": "/webhooks"}]`, "webhook tenure-namespaces", "webhooks is missing"},
+	} {
+		expect := func(ready, words string) {
+			t.Helper()
+			for _, args := range [][]string{nil, {"--fleet", fleet.Dir, "--path", fleetgen.Path}} {
+				line := row(t, drift.row, append(args, "--kubeconfig", cluster.Kubeconfig)...)
+				if !strings.HasPrefix(line, ready+" ") || !strings.Contains(line, words) {
+					t.Errorf("%s (%v): row %s is %q, want %s and %q", drift.reason, args, drift.row, line, ready, words)
+				}
+			}
+		}
+		expect("True", "")
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("admissionregistration.k8s.io/v1")
+		u.SetKind(drift.kind)
+		u.SetName(drift.name)
+		if err := kube.Patch(t.Context(), u, client.RawPatch(types.JSONPatchType, []byte(drift.patch))); err != nil {
+			t.Fatal(err)
+		}
+		expect("False", drift.words)
+	}
+}
+
+// rules returns the objects of an installation that decide about requests. The webhook is last:
+// no server answers it here, so that nothing that it selects could be created after it.
+func rules(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	manifests, err := lockdown.Export(config.FluxComponents(), lockdown.Options{Tenants: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := flux.ReadObjects(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"Namespace", "CustomResourceDefinition"}, u.GetKind()) &&
+			!slices.Contains([]string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io"}, u.GroupVersionKind().Group)
+	})
+	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(map[bool]string{true: "webhook"}[strings.HasSuffix(a.GetKind(), "WebhookConfiguration")],
+			map[bool]string{true: "webhook"}[strings.HasSuffix(b.GetKind(), "WebhookConfiguration")])
+	})
+	return all
+}
+
+// row runs the command and returns the columns READY and MESSAGE of a check, with single spaces.
+func row(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := check.NewCommand(ui.IO{Out: &out, Err: &errs})
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	for line := range strings.Lines(out.String()) {
+		if rest, found := strings.CutPrefix(strings.Join(strings.Fields(line), " "), name+" "); found && (strings.HasPrefix(rest, "True") || strings.HasPrefix(rest, "False")) {
+			return rest
+		}
+	}
+	t.Fatalf("there is no row %s (%v):\n%s%s", name, err, out.String(), errs.String())
+	return ""
+}

@@ -1,0 +1,156 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// errByChange is the answer to a dry run of an object that a policy refuses to create, and that
+// an allowed object may be changed into. [judge] takes it for an accepted request.
+var errByChange = errors.New("an allowed object can be changed into it")
+
+// tryWrite asks the API server whether the tenant could have an object: whether it could create
+// the object or, if a policy refuses that, change an allowed object into it. Otherwise a policy
+// that does not match UPDATE would look whole. The allowed object may be nil, for an ordinary
+// object of a kind of Flux. tryWrite returns nil, errByChange, or the refusal.
+//
+// Only the tenant that is attacked in full changes objects; see [Report.shareChanges].
+func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructured) error {
+	refusal := e.tryCreate(ctx, u)
+	if !e.inFull || !refusedByPolicy(refusal) || u.GetNamespace() != e.Namespace {
+		return refusal
+	}
+	if own == nil {
+		if own = e.ordinary(ctx, u.GetKind()); own == nil {
+			return refusal
+		}
+	}
+	// Flux keeps a deleted object for a moment: with a name of its own, nothing waits for it.
+	own.SetName(name("own-" + rand.Text()[:8]))
+	if err := e.create(ctx, own); err != nil {
+		return unclearOr(err, refusal)
+	}
+	defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), own) }()
+	if err := e.change(ctx, own, u, true); err != nil {
+		return unclearOr(err, refusal)
+	}
+	return errByChange
+}
+
+// createOrChange creates an object as the tenant, or changes an ordinary object into it if a
+// policy refuses the creation: remove it. The error is the refusal of the creation.
+func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructured) error {
+	refusal := e.create(ctx, u)
+	if !refusedByPolicy(refusal) {
+		return refusal
+	}
+	own := e.ordinary(ctx, u.GetKind())
+	if own == nil {
+		return refusal
+	}
+	own.SetNamespace(u.GetNamespace())
+	own.SetName(u.GetName())
+	if err := e.create(ctx, own); err != nil {
+		return unclearOr(err, refusal)
+	}
+	if err := e.change(ctx, own, u, false); err != nil {
+		e.remove(own)
+		return unclearOr(err, refusal)
+	}
+	return nil
+}
+
+// change changes an existing object of the tenant into another one, by the verb patch or else by
+// the verb update. Admission treats both as UPDATE.
+func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructured, dryRun bool) error {
+	var patching []client.PatchOption
+	var updating []client.UpdateOption
+	if dryRun {
+		patching, updating = append(patching, client.DryRunAll), append(updating, client.DryRunAll)
+	}
+	changed := withContent(own, into)
+	err := e.As.Patch(ctx, changed, client.MergeFrom(own), patching...)
+	if control, _ := controlOf(fmt.Sprint(err)); err == nil || control != rbac {
+		return err
+	}
+	return retry.RetryOnConflict(conflictBackoff, func() error {
+		current := own.DeepCopy()
+		if err := e.Admin.Get(ctx, keyOf(own), current); err != nil {
+			return err
+		}
+		return e.As.Update(ctx, withContent(current, into), updating...)
+	})
+}
+
+// withContent returns an object with the content of another one, and its own identity.
+func withContent(own, other *unstructured.Unstructured) *unstructured.Unstructured {
+	u := own.DeepCopy()
+	for key := range own.Object {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, key) {
+			delete(u.Object, key)
+		}
+	}
+	for key, value := range other.DeepCopy().Object {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, key) {
+			u.Object[key] = value
+		}
+	}
+	u.SetLabels(other.GetLabels())
+	u.SetAnnotations(other.GetAnnotations())
+	if len(other.GetFinalizers()) > 0 {
+		u.SetFinalizers(other.GetFinalizers())
+	}
+	return u
+}
+
+// refusedByPolicy reports whether a policy or a webhook refused a request: these match some
+// operations only.
+func refusedByPolicy(err error) bool {
+	control, _ := controlOf(fmt.Sprint(err))
+	return err != nil && slices.ContainsFunc([]string{"policy ", "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
+}
+
+// unclearOr returns the error of a second step if it is no refusal, so that nothing is proven, and
+// otherwise the refusal of the first step.
+func unclearOr(err, refusal error) error {
+	if judge(err, "").Outcome == Stopped || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return refusal
+	}
+	return err
+}
+
+// ordinary returns an object of a kind of Flux as a tenant would write it, or nil for another kind.
+func (e *Scenario) ordinary(ctx context.Context, kind string) *unstructured.Unstructured {
+	e.ordinaries.once.Do(func() { e.ordinaries.all = e.ordinaryObjects(ctx) })
+	for _, u := range e.ordinaries.all {
+		if u.GetKind() == kind {
+			return u.DeepCopy()
+		}
+	}
+	return nil
+}
+
+// ordinaries are objects that are made once for a tenant and its owners.
+type ordinaries struct {
+	once sync.Once
+	all  []*unstructured.Unstructured
+}
+
+func (e *Scenario) ordinaryObjects(ctx context.Context) []*unstructured.Unstructured {
+	const id = "own"
+	alert := object(notificationAPI, "Alert", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+		"suspend": true, "providerRef": map[string]any{"name": "any"},
+		"eventSources": []any{map[string]any{"kind": "GitRepository", "name": "any"}},
+	}})
+	return append(e.ofEveryKind(ctx, id), alert)
+}

@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// A policy counts only if it refuses the change of an allowed object as well.
+func TestRequestsByChange(t *testing.T) {
+	t.Parallel()
+	const (
+		policy  = "ValidatingAdmissionPolicy 'data' with binding 'data' denied request: no such data"
+		noPatch = `User "team" cannot patch resource "configmaps"`
+	)
+	makes := func(value string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("v1", "ConfigMap", e.Namespace, name("x"), map[string]any{"data": map[string]any{"key": value}})
+		}
+	}
+	refuses := func(o client.Object, message string) error {
+		value, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "data", "key")
+		if value == "forbidden" && message != "" {
+			return forbidden(message)
+		}
+		return nil
+	}
+	for _, tc := range []struct {
+		reason                string
+		create, patch, update string
+		others                bool
+		want                  Outcome
+	}{
+		{"the policy matches CREATE and UPDATE", policy, policy, policy, false, Stopped},
+		{"the policy does not match UPDATE", policy, "", "", false, GotThrough},
+		{"the tenant has the verb update alone", policy, noPatch, "", false, GotThrough},
+		{"the tenant has neither verb", policy, noPatch, `User "team" cannot update resource "configmaps"`, false, Stopped},
+		{"the change fails for another reason", policy, "etcdserver: request timed out", "", false, NotProven},
+		{"RBAC refuses the creation", `User "team" cannot create resource "configmaps"`, "", "", false, Stopped},
+		{"another tenant of the shape changes objects", policy, "", "", true, Stopped},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			e := newFakeEnv(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if err := refuses(o, tc.create); err != nil {
+						return err
+					}
+					return c.Create(ctx, o, opts...)
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					return refuses(o, tc.patch)
+				},
+				Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
+					return refuses(o, tc.update)
+				},
+			})
+			e.inFull = !tc.others
+			f := requests(request{what: "do it", aimed: creating(makes("forbidden"), makes("allowed")), own: creating(makes("allowed"))})(t.Context(), e)
+			if f.Outcome != tc.want || f.ByChange != (tc.want == GotThrough) {
+				t.Errorf("got %+v, want %s", f, tc.want)
+			}
+			var left unstructured.UnstructuredList
+			left.SetGroupVersionKind(configMap("", "").GroupVersionKind())
+			if err := e.Admin.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+				t.Errorf("%d objects are left, %v", len(left.Items), err)
+			}
+		})
+	}
+}
+
+// What gets through by a change gets through for every tenant of the shape.
+func TestShareChanges(t *testing.T) {
+	t.Parallel()
+	attack := Attack{ID: "S9", Via: API}
+	through := gotThrough("it could do it")
+	through.ByChange = true
+	r := Report{Like: map[string]string{"second": "first"}, Results: []Result{
+		{Attack: attack, Tenant: "first", Finding: through},
+		{Attack: attack, Tenant: "second", Finding: stopped("policy sources", "no")},
+		{Attack: attack, Tenant: "third", Finding: stopped("policy sources", "no")},
+		{Attack: Attack{ID: "N3", Via: API}, Tenant: "second", Finding: stopped("policy receivers", "no")},
+	}}
+	r.shareChanges()
+	for i, want := range []Outcome{GotThrough, GotThrough, Stopped, Stopped} {
+		if got := r.Results[i].Finding.Outcome; got != want {
+			t.Errorf("%s of %s: got %s, want %s", r.Results[i].Attack.Key(), r.Results[i].Tenant, got, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func addKeptToken(register func(...Attack)) {
+	register(Attack{
+		ID: "I8", Via: API, Kind: "Secret", Owners: OwnersWithin,
+		Title:      "keeps a token of the account that Flux applies its manifests as, in a Secret",
+		Controls:   []string{"policy on Secrets with tokens of accounts"},
+		References: []string{"Kubernetes documentation: long-lived tokens for ServiceAccounts"},
+		Fix:        Fix{Advice: "refuse tenants' Secrets of type kubernetes.io/service-account-token for the accounts that Flux applies as, with a ValidatingAdmissionPolicy: such a token does not expire, and with it everybody who reads the Secret has all of the tenant's rights, past its repository and its reviews"},
+		Run:        keepsToken,
+	})
+}
+
+// keepsToken tries the account that Flux applies as, and the accounts of the namespace with rights
+// elsewhere. Kubernetes writes the token into the Secret after its creation, so that the Secret
+// alone is evidence enough.
+func keepsToken(ctx context.Context, e *Scenario) Finding {
+	if !e.hasAccount() || e.foreignAccount() {
+		return e.nothingThere(ctx, noReconciler, "Flux applies its manifests as an account of the platform's, or as none")
+	}
+	privileged, err := e.privilegedAccounts(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	own := creating(tokenSecret("i8", "default"))
+	all := []request{{what: "keep a token of its reconciler's account in a Secret", aimed: creating(in(e.Account.Namespace, tokenSecret("i8", e.Account.Name))), own: own}}
+	for _, p := range privileged {
+		all = append(all, request{
+			what:  fmt.Sprintf("keep a token of %s, which %s", p.account, p.because),
+			aimed: creating(in(p.account.Namespace, tokenSecret("i8", p.account.Name))), own: own,
+		})
+	}
+	return requests(all...)(ctx, e)
+}
+
+// in puts an object into another namespace.
+func in(namespace string, make func(*Scenario) *unstructured.Unstructured) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		u := make(e)
+		u.SetNamespace(namespace)
+		return u
+	}
+}
