@@ -77,6 +77,8 @@ func Excluded() map[string]Exclusion {
 		"A6-api":                       fixed,
 		"A7-api":                       absent,
 		"A8-proxy":                     proxy,
+		"A9-api":                       absent,
+		"A9-api-Tenant":                absent,
 		"S2-api":                       absent,
 		"S5-api":                       plain,
 		"S5-api-HelmRelease":           plain,

@@ -73,6 +73,8 @@ func TenureRows() []Row {
 		singleControl(rule("takeover"), "I20-api"),
 		singleControl(countingWebhook(), "A2-api"),
 		singleControl(secretPath(), "A7-api"),
+		singleControl(quotaWebhook(), "A9-api"),
+		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
 		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W5-api", "W6-api", "W7-api", "W10-api"}},
@@ -235,7 +237,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I26-api"] = Exclusion{Reason: "the example runs no flux-operator, which would apply; TestWithoutContentRules of internal/admission shows what the rule stops"}

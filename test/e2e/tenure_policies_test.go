@@ -31,19 +31,36 @@ spec:
 `
 
 // ownedTeam makes one of the example's tenants a Tenant, with an owner of each kind: owners of
-// one kind have the same rights. Another Tenant has owners and no namespace yet.
+// one kind have the same rights.
 const ownedTeam = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: dev-team}
 spec:
   owners: [{kind: User, name: alice}, {kind: Group, name: developers}, {kind: ServiceAccount, name: robot, namespace: apps}]
   namespaces: {quota: 5, podSecurity: restricted}
----
-apiVersion: tenure.dev/v1alpha1
+  quotas: [{name: compute, hard: {requests.cpu: "4"}}]
+`
+
+// newcomer is another Tenant, which has owners and no namespace yet, and its Kustomization.
+const (
+	newcomer = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: newcomer}
 spec: {owners: [{kind: Group, name: newcomers}], namespaces: {quota: 2}}
 `
+	newcomerSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: tenant-newcomer, namespace: flux-system}
+spec:
+  dependsOn: [{name: policies}]
+  interval: 5m
+  retryInterval: 30s
+  path: ./tenants/newcomer
+  prune: true
+  serviceAccountName: kustomize-controller
+  sourceRef: {kind: GitRepository, name: flux-system}
+`
+)
 
 // tenureFleet returns a copy of the example with Tenure's policies and role in place of its
 // own.
@@ -71,6 +88,8 @@ func tenureFleet(t *testing.T) example {
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
 	})
+	write(t, newcomer, e.platform, "tenants", "newcomer", "tenant.yaml")
+	write(t, newcomerSync, e.platform, "clusters", "staging", "tenant-newcomer.yaml")
 	for _, tenant := range []string{"dev-team", "dev-team-preview", "billing"} {
 		edit(t, "name: acme-tenant", "name: tenure-tenant", e.platform, "tenants", "base", tenant, "rbac.yaml")
 	}
@@ -98,7 +117,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
 	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy A9-api A9-api-Tenant W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

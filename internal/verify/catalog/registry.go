@@ -101,6 +101,8 @@ func registry() []func(register func(...Attack)) {
 		addUnreadableValues,
 		addForgedWebhookCall,
 		addOversizedBodyProxy,
+		addStrandedQuota,
+		addSharedOnboarding,
 
 		// Workloads.
 		addLoosenedQuota,
