@@ -74,6 +74,7 @@ func Excluded() map[string]Exclusion {
 		"A3-api-shard":                 {Reason: "the example has no shards"},
 		"A4-api":                       plain,
 		"A5-api-ServiceAccount":        plain,
+		"A5-api-workloads":             absent,
 		"A6-api":                       fixed,
 		"A7-api":                       absent,
 		"A8-proxy":                     proxy,

@@ -41,6 +41,31 @@ spec:
   quotas: [{name: compute, hard: {requests.cpu: "4"}}]
 `
 
+// platformAgent is a workload of the platform in the tenant's namespace.
+const platformAgent = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: agent
+          image: images.example.com/agent:1
+          resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`
+
+// platformSet is a ResourceSet of the platform. A fleet with one runs flux-operator.
+const platformSet = `apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: notes, namespace: flux-system}
+spec: {resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: notes, namespace: flux-system}}]}
+`
+
 // newcomer is another Tenant, which has owners and no namespace yet, and its Kustomization.
 const (
 	newcomer = `apiVersion: tenure.dev/v1alpha1
@@ -88,6 +113,9 @@ func tenureFleet(t *testing.T) example {
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
 	})
+	write(t, platformAgent, e.platform, "tenants", "base", "dev-team", "agent.yaml")
+	edit(t, "resources:\n", "resources:\n  - agent.yaml\n", e.platform, "tenants", "base", "dev-team", "kustomization.yaml")
+	write(t, platformSet, e.platform, "clusters", "staging", "resource-set.yaml")
 	write(t, newcomer, e.platform, "tenants", "newcomer", "tenant.yaml")
 	write(t, newcomerSync, e.platform, "clusters", "staging", "tenant-newcomer.yaml")
 	for _, tenant := range []string{"dev-team", "dev-team-preview", "billing"} {
@@ -117,7 +145,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
 	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy A9-api A9-api-Tenant W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 I26 N6 S12 S14 A2 A4 A5 A5-api-workloads A7 A8-proxy A9-api A9-api-Tenant W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

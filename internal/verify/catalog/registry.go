@@ -98,6 +98,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignShard,
 		addStuckFinalizers,
 		addOverwrittenGuardrails,
+		addPlatformWorkloads,
 		addUnreadableValues,
 		addForgedWebhookCall,
 		addOversizedBodyProxy,
