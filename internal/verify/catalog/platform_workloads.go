@@ -140,7 +140,7 @@ func canaryOf(target map[string]any) func(*Scenario) *unstructured.Unstructured 
 		return object("flagger.app/v1beta1", "Canary", e.Namespace, name("a5"), map[string]any{"spec": map[string]any{
 			"targetRef": target,
 			"service":   map[string]any{"port": int64(80)},
-			"analysis":  map[string]any{"interval": "1m", "threshold": int64(1)},
+			"analysis":  map[string]any{"interval": "1m", "threshold": int64(1), "iterations": int64(1)},
 		}})
 	}
 }
