@@ -149,6 +149,7 @@ func Rules() []Rule {
 		charts(),
 		claims(),
 		contents(),
+		cordon(),
 		credentialRights(),
 		credentialSecrets(),
 		externalArtifacts(),

@@ -74,6 +74,7 @@ var unrefused = []struct {
 	{Prefix + "status", "", []string{"alerts/status", "providers/status"}, "Flux's API has no such status"},
 	{Prefix + "sources", "", []string{"helmcharts"}, "a HelmChart has no address"},
 	{Prefix + "contents", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
+	{Prefix + "cordon", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
 	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "Kubernetes lets nobody change the field"},
 	{Prefix + "pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
 	{Prefix + "owner-pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},

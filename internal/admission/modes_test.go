@@ -152,6 +152,8 @@ func TestWarnObjects(t *testing.T) {
 		makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", namespace, "LABELS", labels,
 			"ownerAccounts: [owner]}", "ownerAccounts: [owner], tenants: {kubeConfigs: [generated]}}").Replace(warnedObjects), "---\n"))
 	}
+	makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", "warned-cordoned", "LABELS", `tenure.dev/tenant: owning, tenure.dev/parameters: "true"`,
+		"ownerAccounts: [owner]}", "cordoned: true}").Replace(owningTenant), "---\n"))
 	// each calls a function with the requests of a tenant, by what they do, and the rules that
 	// refuse them.
 	each := func(do func(reason, rule string, send func() error)) {
@@ -190,6 +192,10 @@ func TestWarnObjects(t *testing.T) {
 			if namespace == "warned-own" {
 				do("writes a kubeconfig that Flux may use", "(rule tenure-kubeconfigs)", create("{apiVersion: v1, kind: Secret, metadata: {name: generated}}"))
 				do("deletes the platform's Deployment", "(rule tenure-managed)", remove("apps/v1", "Deployment", "agent"))
+				cordoned := inNamespace(t, restConfig, "warned-cordoned", "owning")
+				do("changes something while it is cordoned", "(rule tenure-cordon)", func() error {
+					return cordoned.Create(t.Context(), parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: warned-cordoned}}"), client.DryRunAll)
+				})
 			}
 		}
 	}

@@ -74,20 +74,26 @@ func objects(own bool, includes func(Rule) bool) Rule {
 	return one
 }
 
-// everyObject covers all requests about objects in namespaces. Cluster-scoped objects have no
-// parameters, so the API server would refuse all of them.
-var everyObject = admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-	Operations: []admissionregistrationv1.OperationType{
-		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
-	},
-	Rule: admissionregistrationv1.Rule{
-		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
-		Scope: new(admissionregistrationv1.NamespacedScope),
-	},
-}}
+// everyObject covers all requests about objects in namespaces, and writtenObject those that
+// write an object. Cluster-scoped objects have no parameters, so the API server would refuse
+// all of them.
+var (
+	everyObject   = every(append(slices.Clone(all), admissionregistrationv1.Connect))
+	writtenObject = every(writes)
+)
+
+func every(operations []admissionregistrationv1.OperationType) admissionregistrationv1.NamedRuleWithOperations {
+	return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: operations,
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
+			Scope: new(admissionregistrationv1.NamespacedScope),
+		},
+	}}
+}
 
 func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
-	return slices.Contains(r.Resources, "*/*")
+	return slices.Contains(r.Resources, "*/*") && slices.Contains(r.Operations, admissionregistrationv1.Connect)
 }
 
 // applies returns CEL for a match condition that holds if the rule may apply.

@@ -21,7 +21,7 @@ const notANode = "!has(request.userInfo.groups) || !('system:nodes' in request.u
 const notEverywhere = "!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 	" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())"
 
-// CEL of [contents].
+// CEL of [contents] and [cordon].
 const (
 	isCordoned = "has(params.spec.cordoned) && params.spec.cordoned"
 	// The admission plugin StorageObjectInUseProtection adds claimProtection to each new
@@ -64,19 +64,15 @@ func templateFinalizers(object string) string {
 	return "(" + strings.Join(all, " + ") + ")"
 }
 
-// contents refuses finalizers that block the deletion of a tenant's objects, and all changes
-// of a cordoned tenant. Running workloads go on: the rule exempts leases and events.
-//
-// Both rules match every kind, so they are one policy, because a policy costs more than a
-// rule. Users with rights beyond the tenant are exempt: the platform's controllers set
-// finalizers on tenants' objects.
+// contents refuses finalizers that block the deletion of a tenant's objects. Users with rights
+// beyond the tenant are exempt: the platform's controllers set finalizers on tenants' objects.
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
-		Title:     "tenants keep nothing from being removed, and nobody but the platform changes anything in the namespaces of a cordoned tenant",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{everyObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
+		Title:     "tenants keep nothing from being removed",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{writtenObject, on(updates, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
-			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp + " || " + templatesHoldUp,
+			holdsUp + " || " + templatesHoldUp,
 			notANode,
 			notEverywhere,
 		}, notThePlatform...),
@@ -85,6 +81,27 @@ func contents() Rule {
 		validations: []validation{
 			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+		},
+	}
+}
+
+// cordon refuses all changes in the namespaces of a cordoned tenant. Running workloads go on: the
+// rule exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant
+// to stop it, and not to learn what it does.
+func cordon() Rule {
+	return Rule{
+		Name:      Prefix + "cordon",
+		Title:     "nobody but the platform changes anything in the namespaces of a cordoned tenant",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{everyObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
+		conditions: append([]string{
+			isCordoned + " && !(request.resource.resource in ['events', 'leases'])",
+			notANode,
+			notEverywhere,
+		}, notThePlatform...),
+		objects:     true,
+		own:         true,
+		compensates: true,
+		validations: []validation{
 			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
 		},
 	}

@@ -304,6 +304,9 @@ func TestFinalizers(t *testing.T) {
 		{"none", holder, manifest(configMap, ""), false},
 		{"one that nobody serves", holder, manifest(configMap, "example.com/x"), true},
 		{"on a kind that a cordon leaves alone", holder, manifest(lease, "example.com/x"), true},
+		{"on the namespace itself", holder, func(c client.Client) error {
+			return c.Patch(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: holding}}"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/x"]}}`)), client.DryRunAll)
+		}, true},
 		{"on a kind of RBAC's", holder, manifest(role, "example.com/x"), true},
 		{"beside one that is served", holder, manifest(configMap, "operator.example.com/served, example.com/x"), true},
 		{"a beginning of one that is served", holder, manifest(configMap, "operator.example.com/serve"), true},

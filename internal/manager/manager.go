@@ -131,7 +131,7 @@ func newScheme() *runtime.Scheme {
 // addControllers wires the reconcilers.
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
-	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	profiles := &tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
 	var ledgers tenant.Ledgers
 	if o.WebhookAddr != "0" {
 		names := o.webhookNames

@@ -198,7 +198,8 @@ func quotas() Control {
 					return restore, err
 				}
 				for _, q := range list.Items {
-					if err := t.admin.Delete(ctx, &q); err != nil {
+					// A part of a Tenant's quota has a finalizer of the manager.
+					if err := errors.Join(t.admin.Delete(ctx, &q), t.withoutFinalizers(ctx, &q)); err != nil {
 						return restore, err
 					}
 					gone = append(gone, q)
@@ -210,6 +211,14 @@ func quotas() Control {
 			return restore, nil
 		},
 	}
+}
+
+// withoutFinalizers removes the finalizers of an object that is being deleted, if it has any.
+func (t *target) withoutFinalizers(ctx context.Context, o client.Object) error {
+	if len(o.GetFinalizers()) == 0 {
+		return nil
+	}
+	return client.IgnoreNotFound(t.admin.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 // awaited has the labels of namespaces that decide about admission, with the wait until the API

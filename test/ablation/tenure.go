@@ -62,6 +62,7 @@ func TenureRows() []Row {
 		withForeignMetrics(both(crossing("notification-controller"), "references", "N1-api", "N2-api")),
 		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
+		both(role("create resourcesets", within, allow([]string{"create"}, "fluxcd.controlplane.io", "resourcesets")), "resource-sets", "I26-api"),
 		// The attack requests a token for any account of the namespace. The rule tokens refuses
 		// only tokens for the accounts that Flux impersonates.
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
@@ -74,6 +75,8 @@ func TenureRows() []Row {
 		singleControl(rule("takeover"), "I20-api"),
 		singleControl(countingWebhook(), "A2-api"),
 		singleControl(secretPath(), "A7-api"),
+		singleControl(quotaWebhook(), "A9-api"),
+		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
 		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W5-api", "W6-api", "W7-api", "W10-api"}},
@@ -99,12 +102,12 @@ func TenureRows() []Row {
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api", "W8-api")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api", "W8-api")),
 	}, proxyRows()...)
 }
 
 // onManagedObjects are the attacks on the platform's objects in the tenant's namespaces.
-var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api", "W8-api"}
+var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I10-api", "I23-api", "W1-api", "W8-api"}
 
 // onManaged returns a row for an attack on an object of the manager, which the rule about
 // these objects stops as well.
@@ -236,10 +239,9 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
-	excluded["I26-api"] = Exclusion{Reason: "the example runs no flux-operator, which would apply; TestWithoutContentRules of internal/admission shows what the rule stops"}
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
 	return excluded
 }

@@ -72,7 +72,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
 	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 I26 N6 S12 S14 A2 A4 A5 A5-api-workloads A7 A8-proxy A9-api A9-api-Tenant W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

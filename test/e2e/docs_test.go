@@ -24,8 +24,8 @@ import (
 // documentedTenants applies the manifests of the documentation.
 const documentedTenants = `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
-metadata: {name: tenants, namespace: flux-system}
-spec: {interval: 1h, retryInterval: 2s, path: ./tenants, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+metadata: {name: %[1]s, namespace: flux-system}
+spec: {interval: 1h, retryInterval: 2s, path: ./%[1]s, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
 `
 
 // TestDocumentedManifests applies every manifest and every fragment for the platform in the
@@ -68,9 +68,9 @@ func TestDocumentedManifests(t *testing.T) {
 	}
 }
 
-// besideDocumented is a second Tenant with a quota, whose owner is an account in a namespace
-// without a tenant, and the objects that the pages expect in the cluster.
-const besideDocumented = `apiVersion: v1
+// besideTenant is a Tenant with a quota, whose owner is an account in a namespace without a
+// tenant.
+const besideTenant = `apiVersion: v1
 kind: Namespace
 metadata: {name: home}
 ---
@@ -82,8 +82,10 @@ spec:
   namespaces: {create: [billing-apps, billing-jobs], quota: 4}
   quotas: [{name: compute, hard: {requests.cpu: "4", pods: "20"}}]
   sync: [{name: apps, git: {url: "https://github.com/acme/billing", branch: main}, path: ./staging}]
----
-apiVersion: v1
+`
+
+// besideDocumented are the objects that the pages expect in the cluster.
+const besideDocumented = `apiVersion: v1
 kind: Namespace
 metadata: {name: dev-team, labels: {toolkit.fluxcd.io/tenant: dev-team}}
 ---
@@ -121,8 +123,8 @@ rules: [{apiGroups: [""], resources: [secrets], resourceNames: [registry], verbs
 `
 
 // documentedFleet returns all objects that the documentation has for the platform: the
-// TenancyProfile, and the manifests of the others.
-func documentedFleet(t *testing.T) (profile map[string]any, manifests string) {
+// TenancyProfile, the manifest of each Tenant by its name, and the manifests of the others.
+func documentedFleet(t *testing.T) (profile map[string]any, tenants map[string]string, manifests string) {
 	t.Helper()
 	pages, _ := documentedFragments(t)
 	for page, objects := range documentation(t) {
@@ -130,6 +132,7 @@ func documentedFleet(t *testing.T) (profile map[string]any, manifests string) {
 	}
 	// The fleet has Tenure already. TestChartByFlux applies the manifests of this page.
 	delete(pages, filepath.Join("docs", "how-to", "install.md"))
+	tenants = map[string]string{}
 	var text strings.Builder
 	for _, object := range together(t, pages) {
 		if object["kind"] == "TenancyProfile" {
@@ -140,9 +143,13 @@ func documentedFleet(t *testing.T) (profile map[string]any, manifests string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if o := (&unstructured.Unstructured{Object: object}); o.GetKind() == "Tenant" {
+			tenants[o.GetName()] = string(content)
+			continue
+		}
 		fmt.Fprintf(&text, "---\n%s", content)
 	}
-	return profile, text.String()
+	return profile, tenants, text.String()
 }
 
 // together returns the objects of all pages. It merges objects that several pages have.
@@ -191,13 +198,20 @@ func addToProfile(t *testing.T, dir string, fields map[string]any) {
 // makes the rules warn, since that opens the fleet on purpose.
 func TestDocumentedTenant(t *testing.T) {
 	t.Parallel()
-	profile, others := documentedFleet(t)
-	dir, _ := newFleet(t, map[string]string{
-		"clusters/test/tenants.yaml": documentedTenants,
+	profile, tenants, others := documentedFleet(t)
+	tenants["billing"] = besideTenant
+	manifests := map[string]string{
+		"clusters/test/tenants.yaml": fmt.Sprintf(documentedTenants, "tenants"),
 		"tenants/documented.yaml":    others,
 		"tenants/beside.yaml":        besideDocumented,
 		"clusters/test/flagger.yaml": string(testcrds.Flagger()),
-	})
+	}
+	for name, manifest := range tenants {
+		sync := "tenant-" + name
+		manifests["clusters/test/"+sync+".yaml"] = fmt.Sprintf(documentedTenants, sync)
+		manifests[sync+"/tenant.yaml"] = manifest
+	}
+	dir, _ := newFleet(t, manifests)
 	lockDown(t, dir, lockdown.Options{Tenants: true, Proxy: new(true), Shards: []string{"gold"}})
 	addToProfile(t, dir, profile)
 	files := map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"}

@@ -26,19 +26,61 @@ spec:
 `
 
 // ownedTeam makes one of the example's tenants a Tenant, with an owner of each kind: owners of
-// one kind have the same rights. Another Tenant has owners and no namespace yet.
+// one kind have the same rights.
 const ownedTeam = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: dev-team}
 spec:
   owners: [{kind: User, name: alice}, {kind: Group, name: developers}, {kind: ServiceAccount, name: robot, namespace: apps}]
   namespaces: {quota: 5, podSecurity: restricted}
----
-apiVersion: tenure.dev/v1alpha1
+  quotas: [{name: compute, hard: {requests.cpu: "4"}}]
+`
+
+// platformAgent is a workload of the platform in the tenant's namespace.
+const platformAgent = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: agent
+          image: images.example.com/agent:1
+          resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`
+
+// platformSet is a ResourceSet of the platform. A fleet with one runs flux-operator.
+const platformSet = `apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: notes, namespace: flux-system}
+spec: {resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: notes, namespace: flux-system}}]}
+`
+
+// newcomer is another Tenant, which has owners and no namespace yet, and its Kustomization.
+const (
+	newcomer = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: newcomer}
 spec: {owners: [{kind: Group, name: newcomers}], namespaces: {quota: 2}}
 `
+	newcomerSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: tenant-newcomer, namespace: flux-system}
+spec:
+  dependsOn: [{name: policies}]
+  interval: 5m
+  retryInterval: 30s
+  path: ./tenants/newcomer
+  prune: true
+  serviceAccountName: kustomize-controller
+  sourceRef: {kind: GitRepository, name: flux-system}
+`
+)
 
 // tenureFleet returns a copy of the example with Tenure's policies and role in place of its
 // own.
@@ -66,6 +108,11 @@ func tenureFleet(t *testing.T) example {
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
 	})
+	write(t, platformAgent, e.platform, "tenants", "base", "dev-team", "agent.yaml")
+	edit(t, "resources:\n", "resources:\n  - agent.yaml\n", e.platform, "tenants", "base", "dev-team", "kustomization.yaml")
+	write(t, platformSet, e.platform, "clusters", "staging", "resource-set.yaml")
+	write(t, newcomer, e.platform, "tenants", "newcomer", "tenant.yaml")
+	write(t, newcomerSync, e.platform, "clusters", "staging", "tenant-newcomer.yaml")
 	for _, tenant := range []string{"dev-team", "dev-team-preview", "billing"} {
 		edit(t, "name: acme-tenant", "name: tenure-tenant", e.platform, "tenants", "base", tenant, "rbac.yaml")
 	}

@@ -3,6 +3,7 @@ package tenantnamespace
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -25,7 +26,9 @@ var countedKinds = func() map[string]bool {
 	return set
 }()
 
-// ProfileReader reads the TenancyProfile.
+// ProfileReader reads the TenancyProfile. It keeps the last version that it read: every
+// reconciliation needs the profile, and to read its content takes a hundred times as long as to
+// copy it. It may be used from many goroutines.
 type ProfileReader struct {
 	// Client reads from a cache.
 	Client client.Reader
@@ -33,10 +36,12 @@ type ProfileReader struct {
 	// Tenure.
 	Rules []string
 	Home  string
+
+	last atomic.Pointer[v1alpha1.TenancyProfile]
 }
 
 // Profile implements [Profiles].
-func (p ProfileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
+func (p *ProfileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
 	content := profileObject()
 	err := p.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, content)
 	if apierrors.IsNotFound(err) {
@@ -45,7 +50,15 @@ func (p ProfileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the TenancyProfile: %w", err)
 	}
-	return tenancy.ReadProfile(content, p.Rules, p.Home)
+	if last := p.last.Load(); last != nil && last.UID == content.GetUID() && last.ResourceVersion == content.GetResourceVersion() {
+		return last.DeepCopy(), nil
+	}
+	profile, err := tenancy.ReadProfile(content, p.Rules, p.Home)
+	if err != nil {
+		return nil, err
+	}
+	p.last.Store(profile.DeepCopy())
+	return profile, nil
 }
 
 // profileObject is an unstructured TenancyProfile: an object that does not match the Go types

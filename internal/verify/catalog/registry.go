@@ -99,9 +99,12 @@ func registry() []func(register func(...Attack)) {
 		addForeignShard,
 		addStuckFinalizers,
 		addOverwrittenGuardrails,
+		addPlatformWorkloads,
 		addUnreadableValues,
 		addForgedWebhookCall,
 		addOversizedBodyProxy,
+		addStrandedQuota,
+		addSharedOnboarding,
 
 		// Workloads.
 		addLoosenedQuota,
