@@ -151,6 +151,7 @@ func Rules() []Rule {
 		contents(),
 		credentialRights(),
 		credentialSecrets(),
+		endpoints(),
 		externalArtifacts(),
 		flagger(),
 		hosts(),

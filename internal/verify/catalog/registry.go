@@ -114,5 +114,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignConnections,
 		addForgedEndpoints,
 		addForeignNodes,
+		addNodePorts,
+		addOwnNetworkPolicy,
 	}
 }

@@ -18,7 +18,7 @@ func TestAttacksKeepLimits(t *testing.T) {
 			"workloads": map[string]any{"images": map[string]any{"registries": []any{"docker.io/**"}}},
 		}}}),
 		object(v1alpha1.GroupVersion.String(), "TenantParameters", "team", v1alpha1.ParametersName, map[string]any{"spec": map[string]any{"selectedClasses": map[string]any{"ingressClasses": []any{"public"}}, "tenants": map[string]any{
-			"workloads": map[string]any{"images": map[string]any{"registries": []any{"*.registry.example.com/team/**"}, "pullPolicies": []any{"Always"}}},
+			"workloads": map[string]any{"images": map[string]any{"registries": []any{"*.registry.example.com/team/**"}, "pullPolicies": []any{"Always"}}, "nodes": map[string]any{"selector": map[string]any{"pool": "team"}}, "automountTokens": "Forbidden"},
 			"network":   map[string]any{"hosts": map[string]any{"allowed": []any{"*.example.com"}}, "ingressClasses": map[string]any{"selector": map[string]any{}}},
 			"storage":   map[string]any{"classes": map[string]any{"allowed": []any{"fast"}}},
 		}}}),
@@ -28,15 +28,21 @@ func TestAttacksKeepLimits(t *testing.T) {
 		t.Errorf("without limits the image is %v", got)
 	}
 	e.readLimits(t.Context())
-	pod := hardenedPod("x", nil)(e)
-	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
+	hardened := hardenedPod("x", nil)(e)
+	containers, _, _ := unstructured.NestedSlice(hardened.Object, "spec", "containers")
 	container, ok := containers[0].(map[string]any)
 	if !ok {
-		t.Fatalf("the Pod is %v", pod.Object)
+		t.Fatalf("the Pod is %v", hardened.Object)
 	}
 	for field, want := range map[string]any{"image": "canary.registry.example.com/team/canary:1" + imageDigest, "imagePullPolicy": "Always"} {
 		if diff := cmp.Diff(want, container[field]); diff != "" {
 			t.Errorf("%s of the container (-want +got):\n%s", field, diff)
+		}
+	}
+	for _, pod := range []*unstructured.Unstructured{hardenedPod("x", nil)(e), pod(nil, nil)(e)} {
+		pool, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeSelector", "pool")
+		if token, set, _ := unstructured.NestedBool(pod.Object, "spec", "automountServiceAccountToken"); pool != "team" || token || !set {
+			t.Errorf("the Pod has pool %q and a token: %v", pool, pod.Object)
 		}
 	}
 	for what, got := range map[string][2]string{
