@@ -1,11 +1,15 @@
 package catalog
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -55,5 +59,41 @@ func TestAttacksKeepLimits(t *testing.T) {
 		if got[0] != got[1] {
 			t.Errorf("%s: got %s, want %s", what, got[0], got[1])
 		}
+	}
+}
+
+// W11 tries what is outside of a list only if the tenant has the list: others allow everything.
+func TestOutsideOfLists(t *testing.T) {
+	t.Parallel()
+	images := &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"registry.example.com/**"}}
+	devices := &v1alpha1.AllowedClasses{AllowedNames: v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{"gpu"}}}
+	for name, tc := range map[string]struct {
+		reason   string
+		limits   v1alpha1.Workloads
+		refused  string
+		outcome  Outcome
+		evidence string
+	}{
+		"nothing":  {"no policy looks at ports", v1alpha1.Workloads{}, "nothing", GotThrough, "open the port of a kubelet on a node"},
+		"ports":    {"without lists, ports are all", v1alpha1.Workloads{}, "hostPort", Stopped, ""},
+		"images":   {"an image volume is outside of the list", v1alpha1.Workloads{Images: images}, "hostPort", GotThrough, "mount an image of any registry"},
+		"devices":  {"a device is outside of the list", v1alpha1.Workloads{DeviceClasses: devices}, "hostPort", GotThrough, "claim a device of any class"},
+		"complete": {"everything is refused", v1alpha1.Workloads{Images: images, DeviceClasses: devices}, "hostPort tenure-canary.example", Stopped, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				for _, text := range strings.Fields(tc.refused) {
+					if strings.Contains(fmt.Sprint(o), text) {
+						return forbidden("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no")
+					}
+				}
+				return c.Create(ctx, o, opts...)
+			}})
+			e.limits.Workloads = tc.limits
+			if f := e.outsideOfLists()(t.Context(), e); f.Outcome != tc.outcome || !strings.Contains(f.Evidence, tc.evidence) {
+				t.Errorf("%s: got %+v, want %v with %q", tc.reason, f, tc.outcome, tc.evidence)
+			}
+		})
 	}
 }
