@@ -449,8 +449,11 @@ func subresources(t *testing.T, admin, tenant client.Client) {
 	resized := pod.DeepCopy()
 	resize := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"schedulerName":"mine","containers":[{"name":"a","image":"evil.example/a","ports":[{"containerPort":80,"hostPort":81}]}]}}`))
 	err := tenant.SubResource("resize").Patch(t.Context(), resized, resize, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
-	if err == nil && !equality.Semantic.DeepEqual(resized.Object["spec"], pod.Object["spec"]) {
-		t.Errorf("a resize changes the Pod: %v", resized.Object["spec"])
+	for _, field := range []string{"containers", "schedulerName"} { // the scheduler changes others
+		before, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", field)
+		if after, _, _ := unstructured.NestedFieldNoCopy(resized.Object, "spec", field); err == nil && !equality.Semantic.DeepEqual(after, before) {
+			t.Errorf("a resize changes %s to %v", field, after)
+		}
 	}
 	binding := parse(t, "{apiVersion: v1, kind: Binding, metadata: {name: subresources}, target: {kind: Node, name: node-1}}")
 	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}}))
