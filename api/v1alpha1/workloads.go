@@ -175,6 +175,26 @@ type Workloads struct {
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []ValuePattern `json:"tolerations,omitempty"`
 
+	// nodes are the nodes on which the tenant's Pods run. If it is unset, the scheduler chooses
+	// among all nodes whose taints the Pods tolerate.
+	// +optional
+	Nodes *Nodes `json:"nodes,omitempty"`
+
+	// hostPorts are the ports of nodes that containers may have in hostPort. If it is unset, they
+	// may have none. Pod Security forbids all of them at its levels baseline and restricted. The
+	// API server sets hostPort for each port of a Pod with hostNetwork.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	HostPorts []PortRange `json:"hostPorts,omitempty"`
+
+	// automountTokens is Forbidden if Pods and templates must have
+	// automountServiceAccountToken: false, and Allowed, the default, if not. A Pod may still
+	// mount a token with a volume of its own.
+	// +optional
+	// +kubebuilder:validation:Enum=Allowed;Forbidden
+	AutomountTokens string `json:"automountTokens,omitempty"`
+
 	// metadata are labels and annotations that all Pods of the tenant get, whatever values
 	// they had, from the policy tenure-defaults. It needs Kubernetes 1.36 and is installed
 	// separately.
@@ -182,8 +202,62 @@ type Workloads struct {
 	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 }
 
+// Nodes are the nodes of a tenant. The policy tenure-defaults, which needs Kubernetes 1.36 and is
+// installed separately, gives selector and tolerations to new Pods and to the templates of
+// DaemonSets. Without it, the tenant writes the selector itself.
+type Nodes struct {
+	// selector are labels of nodes. Each new Pod needs them in spec.nodeSelector, and may have
+	// further ones; a template may leave them out, but not have other values.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))",message="a label's name is at most 63 letters, digits, dots, hyphens and underscores, with a DNS name and a / before it or not"
+	Selector map[string]LabelValue `json:"selector,omitempty"`
+
+	// tolerations are the tolerations that Pods get, and may have in addition to those of
+	// workloads.tolerations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Tolerations []NodeToleration `json:"tolerations,omitempty"`
+}
+
+// NodeToleration is a toleration of a Pod, for an unlimited time.
+//
+// +kubebuilder:validation:XValidation:rule="self.operator != 'Exists' || !has(self.value)",message="a toleration with operator Exists has no value",fieldPath=".value"
+type NodeToleration struct {
+	// key of the taint.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
+	Key string `json:"key"`
+	// operator is Equal, the default, if the taint must have the value, and Exists if any value
+	// is tolerated.
+	// +optional
+	// +kubebuilder:default=Equal
+	// +kubebuilder:validation:Enum=Equal;Exists
+	Operator string `json:"operator,omitempty"`
+	// value of the taint.
+	// +optional
+	Value LabelValue `json:"value,omitempty"`
+	// effect of the taint; without it, every effect is tolerated.
+	// +optional
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect string `json:"effect,omitempty"`
+}
+
+// AutomountForbidden is the value of automountTokens that demands Pods without such a token.
+const AutomountForbidden = "Forbidden"
+
+// PortRange is a port, such as 8080, or a range of ports, such as 30100-30199.
+//
+// +kubebuilder:validation:MaxLength=11
+// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$`
+// +kubebuilder:validation:XValidation:rule="self.split('-').all(p, int(p) <= 65535) && int(self.split('-')[0]) <= int(self.split('-')[self.split('-').size() - 1])",message="a range of ports is two ports of at most 65535, the lower one first, such as 30100-30199"
+type PortRange string
+
 // Images limits the images of Pods.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.pullPolicy) || !has(self.pullPolicies) || self.pullPolicy in self.pullPolicies",message="pullPolicy is one of pullPolicies",fieldPath=".pullPolicy"
 // +kubebuilder:validation:XValidation:rule="!has(self.registryExpression) || 'x'.matches(self.registryExpression) || !'x'.matches(self.registryExpression)",message="registryExpression is not a regular expression in the syntax of RE2",fieldPath=".registryExpression"
 type Images struct {
 	// registries are patterns of repositories, without tags and digests, such as
@@ -213,6 +287,13 @@ type Images struct {
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:items:Enum=Always;IfNotPresent;Never
 	PullPolicies []string `json:"pullPolicies,omitempty"`
+
+	// pullPolicy is the imagePullPolicy that all containers of new Pods get, whatever they had,
+	// from the policy tenure-defaults; of more than 64 containers, the first ones. Templates may
+	// then have every value. It needs Kubernetes 1.36 and is installed separately.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	PullPolicy string `json:"pullPolicy,omitempty"`
 
 	// digests is Required if each image must have a digest, such as @sha256:…, and
 	// Optional, the default, if not.
@@ -318,6 +399,23 @@ type Services struct {
 	// +optional
 	LoadBalancerClasses *AllowedNames `json:"loadBalancerClasses,omitempty"`
 
+	// nodePorts are the ports that Services may open on every node, those of load balancers
+	// included. If it is unset, they may have every port of the cluster's range. If it is set,
+	// a Service names its ports, because the API server otherwise chooses any free one.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	NodePorts []PortRange `json:"nodePorts,omitempty"`
+
+	// endpoints are the ranges of addresses to which the tenant may lead a Service with
+	// EndpointSlices and Endpoints that it writes, such as 203.0.113.0/24. If it is unset,
+	// there are none: a Service leads past the network policies of others to their Pods
+	// (CVE-2021-25740).
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Endpoints []AddressRange `json:"endpoints,omitempty"`
+
 	// deniedLabels are the names of labels that Services may not have. A * matches any
 	// characters.
 	// +optional
@@ -364,9 +462,14 @@ type Storage struct {
 	// +optional
 	Classes *AllowedClasses `json:"classes,omitempty"`
 
-	// existingVolumes allows claims to choose a PersistentVolume by spec.volumeName, by
-	// spec.selector or by an empty class. The default is false: the volume could be
-	// another tenant's. The provisioner of a class makes a new volume for each claim.
+	// volumes are the PersistentVolumes that claims may name in spec.volumeName. If it is
+	// unset, existingVolumes decides.
+	// +optional
+	Volumes *AllowedNames `json:"volumes,omitempty"`
+
+	// existingVolumes allows claims to choose a PersistentVolume by spec.selector or by an
+	// empty class and, without volumes, by spec.volumeName. The default is false: the volume
+	// could be another tenant's. The provisioner of a class makes a new volume for each claim.
 	// +optional
 	ExistingVolumes *bool `json:"existingVolumes,omitempty"`
 }

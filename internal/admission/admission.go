@@ -152,6 +152,7 @@ func Rules() []Rule {
 		cordon(),
 		credentialRights(),
 		credentialSecrets(),
+		endpoints(),
 		externalArtifacts(),
 		flagger(),
 		hosts(),

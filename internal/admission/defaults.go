@@ -2,6 +2,8 @@ package admission
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -11,9 +13,12 @@ import (
 // Defaults is the name of the policy that sets default classes and metadata on the objects of tenants.
 const Defaults = Prefix + "defaults"
 
+// maxPulled is the maximum number of containers of each kind that get a pull policy.
+const maxPulled = 64
+
 // DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
 // namespaces their default classes, and Pods and Services the labels and annotations of the
-// tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
+// tenant, and Pods and DaemonSets the nodes of the tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
 // MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
 // object that it returns.
 //
@@ -33,9 +38,34 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	)
 	// entries returns the patches that add labels or annotations.
 	entries := func(field string) string {
-		given := "variables.metadata.?" + field
+		values := "variables.metadata.?" + field
 		return fmt.Sprintf("%[1]s.orValue({}).size() == 0 ? [] : (has(object.metadata.%[2]s) ? [] : [JSONPatch{op: 'add', path: '/metadata/%[2]s', value: {}}])"+
-			" + %[1]s.value().map(k, JSONPatch{op: 'add', path: '/metadata/%[2]s/' + jsonpatch.escapeKey(k), value: %[1]s.value()[k]})", given, field)
+			" + %[1]s.value().map(k, JSONPatch{op: 'add', path: '/metadata/%[2]s/' + jsonpatch.escapeKey(k), value: %[1]s.value()[k]})", values, field)
+	}
+	// pinned returns the patches that give the nodes of the tenant to the spec of a Pod.
+	pinned := func(resource, spec, path string) []string {
+		applies := "request.resource.resource == '" + resource + "'"
+		if resource == "pods" {
+			applies += " && request.operation == 'CREATE'"
+		}
+		key := fmt.Sprintf("%[1]s && %[2]s.orValue({}).size() > 0 ? (has(%[3]s.nodeSelector) ? [] : [JSONPatch{op: 'add', path: '%[4]s/nodeSelector', value: {}}])"+
+			" + %[2]s.value().map(k, k).filter(k, !(k in %[3]s.?nodeSelector.orValue({}))).map(k, JSONPatch{op: 'add', path: '%[4]s/nodeSelector/' + jsonpatch.escapeKey(k), value: %[2]s.value()[k]}) : []",
+			applies, nodeSelector, spec, path)
+		tolerate := fmt.Sprintf("%[1]s && %[2]s.orValue([]).size() > 0 ? (has(%[3]s.tolerations) ? [] : [JSONPatch{op: 'add', path: '%[4]s/tolerations', value: []}])"+
+			" + %[2]s.value().filter(t, !%[5]s).map(t, JSONPatch{op: 'add', path: '%[4]s/tolerations/-', value: {'key': t.key, 'operator': t.?operator.orValue('Equal'), 'value': t.?value.orValue(''), 'effect': t.?effect.orValue('')}}) : []",
+			applies, nodeTolerations, spec, path, given("t", spec+".?tolerations.orValue([])", "h"))
+		return []string{key, tolerate}
+	}
+	// pulled returns the patches that give containers the pull policy of the tenant. CEL has no
+	// index of an element, so that there is a list of indexes.
+	pulled := func(list string) string {
+		var indexes []string
+		for i := range maxPulled {
+			indexes = append(indexes, strconv.Itoa(i))
+		}
+		return fmt.Sprintf("request.resource.resource == 'pods' && request.operation == 'CREATE' && %[1]s.hasValue() ? [%[2]s].filter(i, i < object.spec.?%[3]s.orValue([]).size() && object.spec.%[3]s[i].?imagePullPolicy.orValue('') != %[1]s.value())"+
+			".map(i, JSONPatch{op: 'add', path: '/spec/%[3]s/' + string(i) + '/imagePullPolicy', value: %[1]s.value()}) : []",
+			optional("workloads.images.pullPolicy"), strings.Join(indexes, ", "), list)
 	}
 	fail := admissionregistrationv1.Fail
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
@@ -52,10 +82,13 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
 					on(creates, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
+					// The controller of a DaemonSet compares its template with each node, and
+					// creates a Pod for it.
+					on(writes, "apps", "daemonsets"),
 				},
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "applies", Expression: "has(params.spec.defaultClasses) || " + metadata + ".hasValue()",
+				Name: "applies", Expression: "has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
 			}},
 			Variables: []admissionregistrationv1.Variable{
 				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + metadata + ".orValue({}) : {}"},
@@ -63,7 +96,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		},
 	}
 	// Variables cannot hold patches, nor optional values.
-	for _, patches := range []string{
+	for _, patches := range append(append([]string{
 		unnamed("pods", "priorityClass", "object.spec.?priorityClassName.orValue('') == ''", "priorityClassName", computed),
 		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
 		unnamed("ingresses", "ingressClass", "!has(object.spec.ingressClassName) && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
@@ -71,7 +104,9 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		unnamed("persistentvolumeclaims", "storageClass", "!has(object.spec.storageClassName)", "storageClassName", ""),
 		entries("labels"),
 		entries("annotations"),
-	} {
+		pulled("initContainers"),
+		pulled("containers"),
+	}, pinned("pods", "object.spec", "/spec")...), pinned("daemonsets", "object.spec.template.spec", "/spec/template/spec")...) {
 		policy.Spec.Mutations = append(policy.Spec.Mutations, admissionregistrationv1.Mutation{
 			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
 			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patches},

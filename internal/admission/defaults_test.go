@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ spec:
   platformNamespaces: [flux-system]
   defaultClasses: {priorityClass: defaulted, runtimeClass: defaulted, ingressClass: defaulted, gatewayClass: defaulted, storageClass: defaulted}
   tenants:
-    workloads: {priorityClasses: {allowed: [defaulted]}, metadata: {labels: {team/cost: "42"}, annotations: {example.com/a.b: c}}}
+    workloads: {images: {pullPolicy: Always, pullPolicies: [Always]}, priorityClasses: {allowed: [defaulted]}, metadata: {labels: {team/cost: "42"}, annotations: {example.com/a.b: c}}, nodes: {selector: {example.com/pool: defaulted}, tolerations: [{key: pool, value: defaulted, effect: NoSchedule}]}}
     network: {services: {metadata: {labels: {lb: internal}}}, ingressClasses: {allowed: [defaulted, other]}}
     storage: {classes: {allowed: [defaulted]}}
 ---
@@ -64,6 +65,14 @@ func TestDefaults(t *testing.T) {
 	if err := flux.ApplyManifests(t.Context(), restConfig, objects); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		// The other tests of the cluster are about objects without defaults.
+		for _, u := range objects {
+			if err := admin.Delete(context.WithoutCancel(t.Context()), u); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	tenants := map[string]client.Client{}
 	var documents []string
 	for _, namespace := range []string{"defaulted", "neighbour"} {
@@ -102,6 +111,8 @@ func TestDefaults(t *testing.T) {
 		_, err := create("defaulted", fmt.Sprintf(gateway, ""))
 		return err == nil, fmt.Sprint(err)
 	})
+	const set = "{apiVersion: apps/v1, kind: %s, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]%s}}}}"
+	const tolerations = "[map[effect:NoSchedule key:pool operator:Equal value:defaulted]]"
 	for _, tc := range []struct {
 		what, manifest, fields, want, refused string
 		neighbour                             string
@@ -116,6 +127,22 @@ func TestDefaults(t *testing.T) {
 		{"another label", fmt.Sprintf(pod, ", labels: {a: b}", ""), "metadata labels a", "b", "", "b"},
 		{"an annotation of a Pod", fmt.Sprintf(pod, "", ""), "metadata annotations example.com/a.b", "c", "", ""},
 		{"a label of a Service", fmt.Sprintf(service, ", labels: {lb: external}"), "metadata labels lb", "internal", "", "external"},
+		{"a pull policy", "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {initContainers: [{name: i, image: 'i:1'}], containers: [{name: a, image: 'a:1', imagePullPolicy: Never}, {name: b, image: b}]}}", "POLICIES", "Always Always Always", "", "IfNotPresent Never Always"},
+		{"a pull policy of a template", fmt.Sprintf(set, "Deployment", ", initContainers: [{name: i, image: 'i:1', imagePullPolicy: Never}]"), "spec template spec nodeSelector", "", "", ""},
+		{"a pull policy of an image volume", fmt.Sprintf(pod, "", ", volumes: [{name: v, image: {reference: 'v:1', pullPolicy: Never}}]"), "spec", "", "must not have imagePullPolicy Never (allowed: Always)", "ignored"},
+		{"a pool of nodes", fmt.Sprintf(pod, "", ""), "spec nodeSelector example.com/pool", "defaulted", "", ""},
+		{"a pool beside another label", fmt.Sprintf(pod, "", ", nodeSelector: {disk: ssd}"), "spec nodeSelector example.com/pool", "defaulted", "", ""},
+		{"another label of nodes", fmt.Sprintf(pod, "", ", nodeSelector: {disk: ssd}"), "spec nodeSelector disk", "ssd", "", "ssd"},
+		{"another pool", fmt.Sprintf(pod, "", ", nodeSelector: {example.com/pool: other}"), "spec nodeSelector", "", "must not run on nodes of others: spec.nodeSelector needs example.com/pool: defaulted", "map[example.com/pool:other]"},
+		{"an affinity to another pool", fmt.Sprintf(pod, "", ", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/pool, operator: In, values: [other]}]}]}}}"), "spec nodeSelector example.com/pool", "defaulted", "", ""},
+		{"a pool of a DaemonSet", fmt.Sprintf(set, "DaemonSet", ""), "spec template spec nodeSelector example.com/pool", "defaulted", "", ""},
+		{"tolerations of a DaemonSet", fmt.Sprintf(set, "DaemonSet", ""), "spec template spec tolerations", tolerations, "", ""},
+		{"tolerations that a DaemonSet has", fmt.Sprintf(set, "DaemonSet", ", tolerations: [{key: pool, value: defaulted, effect: NoSchedule}]"), "spec template spec tolerations", "[map[effect:NoSchedule key:pool value:defaulted]]", "", "refused"},
+		{"another toleration of the same key", fmt.Sprintf(set, "DaemonSet", ", tolerations: [{key: pool, value: other, effect: NoSchedule}]"), "spec", "", "must not tolerate taints pool (allowed: node.kubernetes.io/*, pool=defaulted)", "refused"},
+		{"another pool of a DaemonSet", fmt.Sprintf(set, "DaemonSet", ", nodeSelector: {example.com/pool: other}"), "spec", "", "DaemonSet x must not run on nodes of others", "ignored"},
+		{"no pool of a Deployment", fmt.Sprintf(set, "Deployment", ""), "spec template spec nodeSelector", "", "", ""},
+		{"another pool of a Deployment", fmt.Sprintf(set, "Deployment", ", nodeSelector: {example.com/pool: other}"), "spec", "", "Deployment x must not run on nodes of others", "ignored"},
+		{"another pool of a CronJob", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: x}, spec: {schedule: '0 0 1 1 *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, nodeSelector: {example.com/pool: other}, containers: [{name: a, image: a}]}}}}}}", "spec", "", "CronJob x must not run on nodes of others", "ignored"},
 		{"an ingress class", fmt.Sprintf(ingress, "", ""), "spec ingressClassName", "defaulted", "", ""},
 		{"a chosen ingress class", fmt.Sprintf(ingress, "", ", ingressClassName: other"), "spec ingressClassName", "other", "", "other"},
 		{"an ingress class by annotation", fmt.Sprintf(ingress, ", annotations: {kubernetes.io/ingress.class: other}", ""), "spec ingressClassName", "", "", ""},
@@ -128,6 +155,9 @@ func TestDefaults(t *testing.T) {
 		t.Run(tc.what, func(t *testing.T) {
 			t.Parallel()
 			value := func(u *unstructured.Unstructured) string {
+				if tc.fields == "POLICIES" {
+					return pullPolicies(u)
+				}
 				found, ok, _ := unstructured.NestedFieldNoCopy(u.Object, strings.Fields(tc.fields)...)
 				if !ok {
 					return ""
@@ -142,6 +172,9 @@ func TestDefaults(t *testing.T) {
 				t.Errorf("refused: %v", err)
 			case tc.refused == "" && value(u) != tc.want:
 				t.Errorf("%s is %q, want %q", tc.fields, value(u), tc.want)
+			}
+			if tc.neighbour == "ignored" {
+				return
 			}
 			u, err = create("neighbour", tc.manifest)
 			if tc.neighbour == "refused" && err == nil || tc.neighbour != "refused" && (err != nil || value(u) != tc.neighbour) {
@@ -162,6 +195,19 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("the labels are %v, %v", u.GetLabels(), err)
 		}
 	})
+}
+
+// pullPolicies returns those of the containers of a Pod, in order.
+func pullPolicies(u *unstructured.Unstructured) string {
+	var all []string
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", list)
+		for _, c := range containers {
+			policy, _, _ := unstructured.NestedString(c.(map[string]any), "imagePullPolicy")
+			all = append(all, policy)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // storageDefault creates a claim while the cluster has no default class.

@@ -33,6 +33,10 @@ var breaches = map[string]map[string]string{
 		chartKind:   `{"spec":{"sourceRef":{"kind":"GitRepository"}}}`,
 	},
 	"tenure-claims": each(`{"spec":{"volumeName":"foreign"}}`, "persistentvolumeclaims"),
+	"tenure-endpoints": {
+		"endpoints":                       `{"subsets":[{"addresses":[{"ip":"198.51.100.7"}],"ports":[{"port":80}]}]}`,
+		"endpointslices.discovery.k8s.io": `{"endpoints":[{"addresses":["198.51.100.7"]}]}`,
+	},
 	"tenure-flagger": {
 		"canaries.flagger.app":        `{"spec":{"analysis":{"webhooks":[{"name":"a","url":"http://other.example.net/"}]}}}`,
 		"metrictemplates.flagger.app": `{"spec":{"provider":{"address":"http://other.example.net/"}}}`,
@@ -142,6 +146,8 @@ var extraordinary = map[string]string{
 	"resourcesetinputproviders.fluxcd.controlplane.io":             "{apiVersion: fluxcd.controlplane.io/v1, kind: ResourceSetInputProvider, spec: {type: Static, defaultValues: {a: b}}}",
 	"fluxinstances.fluxcd.controlplane.io":                         "{apiVersion: fluxcd.controlplane.io/v1, kind: FluxInstance, spec: {distribution: {version: 2.x, registry: registry.example.com/fluxcd}}}",
 	"fluxreports.fluxcd.controlplane.io":                           "{apiVersion: fluxcd.controlplane.io/v1, kind: FluxReport, spec: {distribution: {entitlement: none, status: none}}}",
+	"endpoints":                                                    "{apiVersion: v1, kind: Endpoints}",
+	"endpointslices.discovery.k8s.io":                              "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: []}",
 	"resourcequotas":                                               "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {count/configmaps: 100}}}",
 	"limitranges":                                                  "{apiVersion: v1, kind: LimitRange, spec: {limits: [{type: Container, max: {cpu: 1}}]}}",
 	"tenantparameters.tenure.dev":                                  "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, spec: {tenant: other, platformNamespaces: [flux-system, platform-two, monitoring], breakGlass: [firefighters]}}",
@@ -199,6 +205,18 @@ func refusesEveryRequest(t *testing.T, restConfig *rest.Config, namespace string
 		t.Run("tenure-managed "+kind, func(t *testing.T) { r.meetsThePlatforms(t, kind) })
 	}
 	r.platformOnly(t)
+	for kind, tc := range map[string]struct{ rule, change string }{
+		"services": {"tenure-services", `{"status":{"loadBalancer":{"ingress":[{"ip":"198.51.100.7"}]}}}`},
+		"pods":     {"tenure-endpoints", `{"status":{"podIP":"198.51.100.7","podIPs":[{"ip":"198.51.100.7"}]}}`},
+	} {
+		t.Run(tc.rule+" the status of "+kind, func(t *testing.T) {
+			object := r.object(t, kind, nameOf(t))
+			if kind == "services" {
+				merge(object.Object, map[string]any{"spec": map[string]any{"type": "LoadBalancer"}})
+			}
+			refused(t, tc.rule, r.patchStatus(t, r.makes(t, r.account, object), tc.change))
+		})
+	}
 	for _, kind := range append(slices.Clone(fluxResources), generatorKind) {
 		if kind == alertKind || kind == providerKind {
 			continue // their API has no status

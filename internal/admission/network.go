@@ -22,19 +22,27 @@ func services() Rule {
 	ranges := optional("network.services.externalIPs")
 	const (
 		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP]))"
+		openPorts = "(%[1]s.?spec.?ports.orValue([]).map(n, n.?nodePort.orValue(0)) + [%[1]s.?spec.?healthCheckNodePort.orValue(0)]).filter(n, n > 0)"
 		typeOf    = "%s.?spec.?type.orValue('ClusterIP')"
 	)
 	had := func(expression string) string {
 		return "(oldObject == null ? [] : " + fmt.Sprintf(expression, "oldObject") + ")"
 	}
+	nodePorts := optional("network.services.nodePorts")
+	wrongPorts := fmt.Sprintf(openPorts, "object") + ".filter(n, !(n in " + had(openPorts) + ") && !" + inRanges(nodePorts, "n") + ")"
 	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)) || isIP(a) && !(a in object.?spec.?externalIPs.orValue([])) && " + optional("network.services.loadBalancerIPs") + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
 	r := Rule{
 		Name: Prefix + "services", Rows: []string{"W4"},
 		Title:      "Services have the types and the addresses that the tenant may have",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services")},
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status")},
 		objects:    true,
 		conditions: notOperator,
 		validations: []validation{
+			{
+				// Every node sends the traffic to such an address to the Service.
+				"!has(request.subResource) || object.?status.?loadBalancer == oldObject.?status.?loadBalancer",
+				objectPhrase + " + 'has an address of a load balancer in its status, which only the platform writes'",
+			},
 			{
 				fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
 				objectPhrase + " + 'must not have type ' + " + fmt.Sprintf(typeOf, "object") + " + ' (allowed: ' + " + types + ".orValue(['ClusterIP', 'LoadBalancer']).join(', ') + ')'",
@@ -42,6 +50,10 @@ func services() Rule {
 			{
 				outside + ".size() == 0",
 				objectPhrase + " + 'must not take the address ' + " + short(outside+".join(', ')") + " + ' in spec.externalIPs or spec.loadBalancerIP (allowed: ' + (" + ranges + ".hasValue() ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + ')'",
+			},
+			{
+				"!" + nodePorts + ".hasValue() || " + wrongPorts + ".size() == 0",
+				objectPhrase + " + 'must not open port ' + " + short(wrongPorts+".map(n, string(n)).join(', ')") + " + ' on every node (allowed: ' + " + portRanges(nodePorts) + " + '): name an allowed port in spec.ports[].nodePort or, for a load balancer, set spec.allocateLoadBalancerNodePorts to false'",
 			},
 			{
 				"object.?spec.?loadBalancerClass.orValue('') == '' || oldObject != null && object.?spec.?loadBalancerClass == oldObject.?spec.?loadBalancerClass || " + permits("network.services.loadBalancerClasses", "object.spec.loadBalancerClass"),
@@ -63,6 +75,29 @@ func services() Rule {
 		})
 	}
 	return r
+}
+
+// endpoints returns the rule about the addresses to which a tenant leads Services: by Endpoints
+// and EndpointSlices, or by the status of a Pod, from which Kubernetes makes EndpointSlices.
+func endpoints() Rule {
+	const addresses = "(request.resource.resource == 'endpoints' ? %[1]s.?subsets.orValue([]).map(s, s.?addresses.orValue([]) + s.?notReadyAddresses.orValue([])).flatten().map(a, a.ip)" +
+		" : request.resource.resource == 'endpointslices' ? (has(%[1]s.endpoints) && %[1]s.endpoints != null ? %[1]s.endpoints : []).map(e, e.?addresses.orValue([])).flatten()" +
+		" : %[1]s.?status.?podIPs.orValue([]).map(a, a.?ip.orValue('')) + %[1]s.?status.?podIP.optMap(a, [a]).orValue([])).filter(a, a != '')"
+	ranges := optional("network.services.endpoints")
+	wrong := fmt.Sprintf(addresses, "object") + ".filter(a, !(oldObject != null && a in " + fmt.Sprintf(addresses, "oldObject") + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
+	return Rule{
+		Name: Prefix + "endpoints", Rows: []string{"W9"},
+		Title: "Services lead to the tenant's own Pods and to the addresses that the tenant may have",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, "", "endpoints"), on(writes, "discovery.k8s.io", "endpointslices"), on(updates, "", "pods/status"),
+		},
+		objects:    true,
+		conditions: append([]string{notANode}, notOperator...),
+		validations: []validation{{
+			wrong + ".size() == 0",
+			objectPhrase + " + 'must not lead to the address ' + " + short(wrong+".join(', ')") + " + ' (allowed: ' + (" + ranges + ".orValue([]).size() > 0 ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + '): select Pods with spec.selector of the Service'",
+		}},
+	}
 }
 
 // hostAnnotations are the annotations whose hosts external-dns publishes, and that ingress-nginx

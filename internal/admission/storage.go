@@ -29,7 +29,9 @@ func claims() Rule {
 	each := func(holds string) string {
 		return specs("object") + ".all(c, oldObject != null && c in " + specs("oldObject") + " || " + holds + ")"
 	}
-	chooses := "(c.?volumeName.orValue('') != '' || has(c.selector) || c.?storageClassName.orValue('unset') == '')"
+	// A claim that names a volume gets no other one, whatever its selector and its class are.
+	chooses := "(c.?volumeName.orValue('') != '' ? !" + permitsIfSet("storage.volumes", "c.volumeName") + " : has(c.selector) || c.?storageClassName.orValue('unset') == '')"
+	unlisted := optional("storage.volumes") + ".hasValue() && c.?volumeName.orValue('') != ''"
 	wrongDevices := devices("object") + ".filter(d, !(oldObject != null && d in " + devices("oldObject") + ") && !" + permitsClass("workloads.deviceClasses", "d") + ")"
 	return Rule{
 		Name: Prefix + "claims", Rows: []string{"W6", "W11"},
@@ -47,8 +49,8 @@ func claims() Rule {
 		},
 		validations: []validation{
 			{
-				optional(existing) + ".orValue(false) || " + each("!"+chooses),
-				objectPhrase + " + 'must not choose an existing volume, by spec.volumeName, spec.selector or an empty storageClassName: name a storage class, or ask the platform team for storage.existingVolumes'",
+				each("!" + chooses + " || " + optional(existing) + ".orValue(false) && !(" + unlisted + ")"),
+				objectPhrase + " + 'must not choose an existing volume, by spec.volumeName, spec.selector or an empty storageClassName: name a storage class, or ask the platform team to list the volume in storage.volumes'",
 			},
 			{
 				each("!(" + elsewhere + ")"),

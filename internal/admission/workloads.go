@@ -110,6 +110,36 @@ func fromRegistries(image string) string {
 		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp, optional(registryExpression))
 }
 
+// nodeSelector and nodeTolerations are the labels and the tolerations of the tenant's nodes.
+var (
+	nodeSelector    = optional("workloads.nodes.selector")
+	nodeTolerations = optional("workloads.nodes.tolerations")
+)
+
+// given returns CEL that is true if a list has a toleration that is equal to another one; element
+// is the name of an element of the list.
+func given(toleration, list, element string) string {
+	return fmt.Sprintf("%[2]s.exists(%[3]s, %[1]s.?key.orValue('') == %[3]s.key && %[1]s.?operator.orValue('Equal') == %[3]s.?operator.orValue('Equal')"+
+		" && %[1]s.?value.orValue('') == %[3]s.?value.orValue('') && %[1]s.?effect.orValue('') == %[3]s.?effect.orValue(''))", toleration, list, element)
+}
+
+// portsOfNode returns CEL for the ports that the containers in the spec of a Pod open on the
+// node. The API server sets hostPort in a Pod with the network of the node, and not in a template.
+func portsOfNode(spec string) string {
+	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0))).flatten().filter(n, n > 0)"
+}
+
+// inRanges returns CEL that is true if one of the ranges, an optional list of
+// [v1alpha1.PortRange], has a port.
+func inRanges(ranges, port string) string {
+	return fmt.Sprintf("%[1]s.orValue([]).exists(r, r.split('-').map(e, int(e)).exists(e, %[2]s >= e) && r.split('-').map(e, int(e)).exists(e, %[2]s <= e))", ranges, port)
+}
+
+// portRanges returns CEL for the text of an optional list of [v1alpha1.PortRange].
+func portRanges(ranges string) string {
+	return "[" + ranges + ".orValue([]).map(r, string(r)).join(', ')].map(t, t == '' ? 'none' : t)[0]"
+}
+
 // podCheck is an expression about the specs p and q of [ofPod], and the end of the message if it
 // is false: CEL that gives a string.
 type podCheck struct{ holds, message string }
@@ -122,8 +152,10 @@ func fromPod(expression string) string {
 // scheduling returns the checks of nodes, schedulers, tolerations and classes.
 func scheduling() []podCheck {
 	schedulers, tolerations, priority := optional("workloads.schedulers"), optional("workloads.tolerations"), optional("workloads.priorityClasses")
-	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s))",
-		tolerations, matchesName("k", "t.?key.orValue('')"))
+	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s) || %s)",
+		tolerations, matchesName("k", "t.?key.orValue('')"), given("t", nodeTolerations+".orValue([])", "k"))
+	hostPorts := optional("workloads.hostPorts")
+	wrongPorts := portsOfNode("p") + ".filter(n, !(n in " + portsOfNode("q") + ") && !" + inRanges(hostPorts, "n") + ")"
 	return []podCheck{
 		{
 			"p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName",
@@ -136,7 +168,19 @@ func scheduling() []podCheck {
 		{
 			"p.?tolerations.orValue([]).all(t, " + tolerated + ")",
 			"'tolerate taints ' + " + fromPod("p.?tolerations.orValue([]).filter(t, !"+tolerated+").map(t, t.?key.orValue('of every key')).join(', ')") +
-				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + ')'",
+				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + " + nodeTolerations + ".orValue([]).map(k, ', ' + k.key + (k.?value.hasValue() ? '=' + string(k.value) : '')).join('') + ')'",
+		},
+		{
+			nodeSelector + ".orValue({}).all(k, p.?nodeSelector[?k].orValue(request.resource.resource == 'pods' ? '' : " + nodeSelector + ".value()[k]) == " + nodeSelector + ".value()[k]) || oldObject != null && p.?nodeSelector == q.?nodeSelector",
+			"'run on nodes of others: spec.nodeSelector needs ' + " + nodeSelector + ".orValue({}).map(k, k + ': ' + string(" + nodeSelector + ".value()[k])).join(', ')",
+		},
+		{
+			wrongPorts + ".size() == 0",
+			"'open port ' + " + fromPod(wrongPorts+".map(n, string(n)).join(', ')") + " + ' of its node in hostPort (allowed: ' + " + portRanges(hostPorts) + " + ')'",
+		},
+		{
+			optional("workloads.automountTokens") + ".orValue('') != '" + v1alpha1.AutomountForbidden + "' || p.?automountServiceAccountToken.orValue(true) == false || oldObject != null && p.?automountServiceAccountToken == q.?automountServiceAccountToken",
+			"'mount a token of its account unasked: set spec.automountServiceAccountToken to false'",
 		},
 		{
 			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
@@ -172,7 +216,8 @@ func tenantImages() []podCheck {
 			"'use image ' + " + undigestedImages + " + ' without a digest: write it as REPOSITORY@sha256:DIGEST'",
 		},
 		{
-			"!" + policies + ".hasValue() || " + containersOf("p") + " == " + containersOf("q") + " && p.?volumes == q.?volumes || " + pullPolicies + ".all(y, y in " + policies + ".value())",
+			// The Pods of a template get the pull policy of the tenant.
+			"!" + policies + ".hasValue() || request.resource.resource != 'pods' && " + optional("workloads.images.pullPolicy") + ".hasValue() || " + containersOf("p") + " == " + containersOf("q") + " && p.?volumes == q.?volumes || " + pullPolicies + ".all(y, y in " + policies + ".value())",
 			"'have imagePullPolicy ' + " + fromPod(pullPolicies+".filter(y, !(y in "+policies+".value())).join(', ')") + " + ' (allowed: ' + " + policies + ".value().join(', ') + ')'",
 		},
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,13 +42,14 @@ spec:
       deviceClasses: {allowed: [gpu], selector: {matchLabels: {tier: gold}}}
       schedulers: [batch]
       tolerations: [dedicated]
+      hostPorts: ["9000-9100", "80"]
     network:
-      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerIPs: ["198.51.100.0/24"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
+      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerIPs: ["198.51.100.0/24"], nodePorts: ["30100-30199"], endpoints: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
       hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
       ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gateways: {allowed: [gateways/shared]}
-    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, existingVolumes: true}
+    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, volumes: {allowed: ["shop-*"]}, existingVolumes: true}
   selectedClasses:
     priorityClasses: [premium]
     runtimeClasses: [confined]
@@ -82,6 +84,12 @@ apiVersion: node.k8s.io/v1
 kind: RuntimeClass
 metadata: {name: sandbox-gvisor}
 handler: runsc
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: quiet}
+value: 1
+preemptionPolicy: Never
 ---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -139,6 +147,7 @@ func podCases() []limitCase {
 		{"a registry that begins alike", "registry.example.com.evil.example/acme/app" + digest, "", "must not use image registry.example.com.evil.example", ""},
 		{"a registry in the place of a tag", "evil.example/registry.example.com/acme/app" + digest, "", "must not use image evil.example", ""},
 		{"an address of version 6", "[::1]:5000/acme/app" + digest, "", "must not use image [::1]:5000", ""},
+		{"a letter that looks alike", "registry.example.com/\u0430cme/app" + digest, "", "must not use image registry.example.com/\u0430cme/app", ""},
 		{"an image without a digest", "registry.example.com/acme/app:1", "", "without a digest", ""},
 		{"another pull policy", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Never}]", "must not have imagePullPolicy Never (allowed: Always)", ""},
 		{"an init container", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], initContainers: [{name: i, image: 'evil.example/a" + digest + "', imagePullPolicy: Always}]", "must not use image evil.example/a", ""},
@@ -156,6 +165,9 @@ func podCases() []limitCase {
 		{"an allowed toleration", good, "tolerations: [{key: dedicated, operator: Exists}]", "", "must not tolerate taints dedicated (allowed: node.kubernetes.io/*)"},
 		{"a toleration of Kubernetes", good, "tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists}]", "", ""},
 		{"a toleration of the control plane", good, "tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]", "must not tolerate taints node-role.kubernetes.io/control-plane (allowed: node.kubernetes.io/*, dedicated)", "must not tolerate"},
+		{"a port of the node", good, "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always, ports: [{containerPort: 9100, hostPort: 9100}, {containerPort: 80, hostPort: 80}]}]", "", "must not open port 9100, 80 of its node in hostPort (allowed: none)"},
+		{"another port of the node", good, "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], initContainers: [{name: i, restartPolicy: Always, image: '" + good + "', imagePullPolicy: Always, ports: [{containerPort: 9101, hostPort: 9101}]}]", "must not open port 9101 of its node in hostPort (allowed: 9000-9100, 80)", "must not open port 9101"},
+		{"the network of the node", good, "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always, ports: [{containerPort: 8080}]}], hostNetwork: true", "must not open port 8080", "must not open port 8080"},
 		{"a toleration of everything", good, "tolerations: [{operator: Exists}]", "must not tolerate taints of every key", "must not tolerate taints of every key"},
 	} {
 		all = append(all, ofPods(c.what, c.image, c.pod, c.limited, c.unlimited)...)
@@ -195,10 +207,24 @@ func networkCases() []limitCase {
 		}[kind]
 		return limitCase{what, manifest, limited, unlimited}
 	}
+	nodePort := func(port string) string {
+		return "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: NodePort, ports: [{port: 80, nodePort: " + port + "}]}}"
+	}
+	slice := func(family, address string) string {
+		return "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x, labels: {kubernetes.io/service-name: x}}, addressType: " + family + ", endpoints: [{addresses: ['" + address + "']}], ports: [{port: 80}]}"
+	}
 	return []limitCase{
 		service("a Service", "selector: {a: b}", "", ""),
 		service("a headless Service", "clusterIP: None", "", ""),
-		service("a NodePort", "type: NodePort", "", "must not have type NodePort (allowed: ClusterIP, LoadBalancer)"),
+		{"a NodePort", nodePort("30100"), "", "must not have type NodePort (allowed: ClusterIP, LoadBalancer)"},
+		{"another NodePort", nodePort("30200"), "must not open port 30200 on every node (allowed: 30100-30199)", "must not have type NodePort"},
+		{"an EndpointSlice", slice("IPv4", "203.0.113.7"), "", "must not lead to the address 203.0.113.7 (allowed: none)"},
+		{"an EndpointSlice of version 6", slice("IPv6", "2001:db8::7"), "", "must not lead to the address 2001:db8::7"},
+		{"an EndpointSlice that leads to Pods", slice("IPv4", "10.244.0.7"), "must not lead to the address 10.244.0.7 (allowed: 203.0.113.0/24, 2001:db8::/32)", "must not lead to the address 10.244.0.7"},
+		{"an EndpointSlice with a name", slice("FQDN", "internal.example.com"), "must not lead to the address internal.example.com", "must not lead to the address internal.example.com"},
+		{"Endpoints", "{apiVersion: v1, kind: Endpoints, metadata: {name: x}, subsets: [{addresses: [{ip: 203.0.113.7}], ports: [{port: 80}]}]}", "", "must not lead to the address 203.0.113.7"},
+		{"Endpoints that are not ready", "{apiVersion: v1, kind: Endpoints, metadata: {name: x}, subsets: [{notReadyAddresses: [{ip: 10.244.0.7}], ports: [{port: 80}]}]}", "must not lead to the address 10.244.0.7", "must not lead to the address 10.244.0.7"},
+		{"Endpoints without addresses, of an election", "{apiVersion: v1, kind: Endpoints, metadata: {name: x}}", "", ""},
 		service("a LoadBalancer", "type: LoadBalancer", "must not have type LoadBalancer (allowed: ClusterIP, NodePort)", ""),
 		{"an ExternalName", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: ExternalName, externalName: internal.example.com}}", "must not have type ExternalName", "must not have type ExternalName"},
 		service("an external address", "externalIPs: [203.0.113.7, '2001:db8::1']", "", "must not take the address 203.0.113.7, 2001:db8::1"),
@@ -215,6 +241,9 @@ func networkCases() []limitCase {
 		ingress("an allowed host", rule("host: shop.acme.example.com, "), "", ""),
 		ingress("another tenant's host", rule("host: shop.other.example.com, "), "must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
 		ingress("a host that ends alike", rule("host: shop.evilacme.example.com, "), "must not have host shop.evilacme.example.com", ""),
+		ingress("a host in unicode", rule("host: '\u0430.acme.example.com', "), "a lowercase RFC 1123 subdomain must consist of", "a lowercase RFC 1123 subdomain must consist of"),
+		ingress("a host in punycode", rule("host: xn--80a.acme.example.com, "), "", ""),
+		ingress("a host that only looks like an allowed one", rule("host: shop.xn--cme-5cd.example.com, "), "must not have host shop.xn--cme-5cd.example.com", ""),
 		ingress("an allowed wildcard", rule("host: '*.acme.example.com', "), "", "must not have host *.acme.example.com (allowed: names without *)"),
 		ingress("a wildcard above", rule("host: '*.example.com', "), "must not have host *.example.com", "must not have host *.example.com"),
 		ingress("no host", rule(""), "must not have no host, which matches every name", ""),
@@ -263,7 +292,8 @@ func storageCases() []limitCase {
 		claim("the last of 1,000 classes by their labels", ", storageClassName: gold-999", "", ""),
 		claim("none of 1,000 classes", ", storageClassName: gold-1000", "must not have storage class 'gold-1000'", ""),
 		claim("the default class", "", "must not have storage class 'standard'", ""),
-		claim("a volume by name", ", storageClassName: fast, volumeName: theirs", "", "must not choose an existing volume"),
+		claim("a volume by name", ", storageClassName: fast, volumeName: shop-1", "", "must not choose an existing volume"),
+		claim("another volume by name", ", storageClassName: fast, volumeName: theirs", "must not choose an existing volume", "must not choose an existing volume"),
 		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),
 		claim("a volume without a class", ", storageClassName: ''", "must not have storage class ''", "must not choose an existing volume"),
 		{"the class of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not have storage class 'slow'", ""},
@@ -316,6 +346,7 @@ func TestLimits(t *testing.T) {
 			})
 		}
 	}
+	t.Run("nodes and tokens", func(t *testing.T) { nodesAndTokens(t, admin, restConfig) })
 	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
 	r := requester{admin: admin, account: tenants["limited"], namespace: "limited"}
@@ -330,6 +361,82 @@ func TestLimits(t *testing.T) {
 	t.Run("a second ingress class", func(t *testing.T) { secondIngressClass(t, tenants["limited"]) })
 }
 
+// pinnedTenant has nodes of its own, and no tokens in its Pods. The policy with the defaults is
+// not installed.
+const pinnedTenant = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: pinned, labels: {tenure.dev/tenant: pinned, tenure.dev/parameters: "true"}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: pinned}
+spec:
+  tenant: pinned
+  platformNamespaces: [flux-system]
+  tenants:
+    workloads:
+      nodes: {selector: {pool: pinned, example.com/zone: a}, tolerations: [{key: pool, value: pinned}, {key: spot, operator: Exists, effect: NoSchedule}]}
+      automountTokens: Forbidden
+    network: {services: {nodePorts: ["30100"]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: pinned, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: pinned}]`
+
+// The Pods of a tenant with nodes of its own run on them, and have no token unless they ask for it.
+func nodesAndTokens(t *testing.T, admin client.Client, restConfig *rest.Config) {
+	t.Helper()
+	makeAll(t, admin, strings.Split(pinnedTenant, "---\n"))
+	tenant := inNamespace(t, restConfig, "pinned", "tenant")
+	create := func(manifest string) error {
+		u := parse(t, manifest)
+		u.SetNamespace("pinned")
+		return tenant.Create(t.Context(), u, client.DryRunAll)
+	}
+	const (
+		nodes  = "nodeSelector: {pool: pinned, example.com/zone: a}"
+		silent = "automountServiceAccountToken: false"
+		head   = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: default, containers: [{name: a, image: a}], "
+		set    = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}], "
+	)
+	testwait.For(t, "the rights and the account of Pods", patience, func() (bool, string) {
+		err := create(head + nodes + ", " + silent + "}}")
+		return err == nil, fmt.Sprint(err)
+	})
+	testwait.For(t, "the defaults of another test to be gone", patience, func() (bool, string) {
+		err := create(head + silent + "}}")
+		return err != nil, fmt.Sprint(err)
+	})
+	const balancer = "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: LoadBalancer, externalTrafficPolicy: Local, "
+	for what, c := range map[string]struct{ manifest, want string }{
+		"no nodes":                                    {head + silent + "}}", "Pod x must not run on nodes of others: spec.nodeSelector needs "},
+		"a part of the labels":                        {head + "nodeSelector: {pool: pinned}, " + silent + "}}", "must not run on nodes of others"},
+		"further labels":                              {head + "nodeSelector: {pool: pinned, example.com/zone: a, disk: ssd}, " + silent + "}}", ""},
+		"other nodes":                                 {head + "nodeSelector: {pool: pinned, example.com/zone: b}, " + silent + "}}", "must not run on nodes of others"},
+		"a toleration":                                {head + nodes + ", " + silent + ", tolerations: [{key: pool, value: pinned, operator: Equal}, {key: spot, operator: Exists, effect: NoSchedule}]}}", ""},
+		"a toleration of another value":               {head + nodes + ", " + silent + ", tolerations: [{key: pool, value: other}]}}", "must not tolerate taints pool (allowed: node.kubernetes.io/*, pool=pinned, spot)"},
+		"a toleration of every value":                 {head + nodes + ", " + silent + ", tolerations: [{key: pool, operator: Exists}]}}", "must not tolerate taints pool"},
+		"a toleration of every effect":                {head + nodes + ", " + silent + ", tolerations: [{key: spot, operator: Exists}]}}", "must not tolerate taints spot"},
+		"a token":                                     {head + nodes + "}}", "must not mount a token of its account unasked: set spec.automountServiceAccountToken to false"},
+		"a token by name":                             {head + nodes + ", automountServiceAccountToken: true}}", "must not mount a token"},
+		"a template without nodes":                    {set + silent + "}}}}", ""},
+		"a template with other nodes":                 {set + silent + ", nodeSelector: {pool: other}}}}}", "Deployment x must not run on nodes of others"},
+		"a template with a token":                     {set + nodes + "}}}}", "Deployment x must not mount a token"},
+		"a template with an affinity":                 {set + silent + ", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [node-1]}]}]}}}}}}}", ""},
+		"a port of a load balancer for health checks": {balancer + "healthCheckNodePort: 30201, ports: [{port: 80, nodePort: 30100}]}}", "Service x must not open port 30201 on every node (allowed: 30100)"},
+		"a load balancer without ports of nodes":      {"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}}", ""},
+		"a priority beside that of a class":           {head + nodes + ", " + silent + ", priority: 1000000}}", "the integer value of priority (1000000) must not be provided"},
+		"another preemption than a class's":           {head + nodes + ", " + silent + ", priorityClassName: quiet, preemptionPolicy: PreemptLowerPriority}}", "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided"},
+	} {
+		if err := create(c.manifest); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", what, err, c.want)
+		}
+	}
+}
+
 // The limits hold for what a tenant adds to a Pod, and for its binding to a node.
 func subresources(t *testing.T, admin, tenant client.Client) {
 	t.Helper()
@@ -338,6 +445,16 @@ func subresources(t *testing.T, admin, tenant client.Client) {
 	r.makes(t, admin, pod)
 	debugger := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"b","image":"evil.example/a"}]}}`))
 	refused(t, "tenure-workloads", tenant.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}))
+	// A resize changes nothing but resources, so that no rule covers it.
+	resized := pod.DeepCopy()
+	resize := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"schedulerName":"mine","containers":[{"name":"a","image":"evil.example/a","ports":[{"containerPort":80,"hostPort":81}]}]}}`))
+	err := tenant.SubResource("resize").Patch(t.Context(), resized, resize, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	for _, field := range []string{"containers", "schedulerName"} { // the scheduler changes others
+		before, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", field)
+		if after, _, _ := unstructured.NestedFieldNoCopy(resized.Object, "spec", field); err == nil && !equality.Semantic.DeepEqual(after, before) {
+			t.Errorf("a resize changes %s to %v", field, after)
+		}
+	}
 	binding := parse(t, "{apiVersion: v1, kind: Binding, metadata: {name: subresources}, target: {kind: Node, name: node-1}}")
 	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}}))
 }

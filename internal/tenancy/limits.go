@@ -24,6 +24,9 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 		DeviceClasses:   cmp.Or(set.DeviceClasses, profile.DeviceClasses),
 		Schedulers:      replaced(set.Schedulers, profile.Schedulers),
 		Tolerations:     replaced(set.Tolerations, profile.Tolerations),
+		Nodes:           cmp.Or(set.Nodes, profile.Nodes),
+		HostPorts:       replaced(set.HostPorts, profile.HostPorts),
+		AutomountTokens: cmp.Or(set.AutomountTokens, profile.AutomountTokens),
 		Metadata:        cmp.Or(set.Metadata, profile.Metadata),
 	}
 	if set.Images != nil {
@@ -36,6 +39,7 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 			given.Registries, given.RegistryExpression = set.Images.Registries, set.Images.RegistryExpression
 		}
 		given.PullPolicies = replaced(set.Images.PullPolicies, given.PullPolicies)
+		given.PullPolicy = cmp.Or(set.Images.PullPolicy, given.PullPolicy)
 		given.Digests = cmp.Or(set.Images.Digests, given.Digests)
 		limits.Images = &given
 	}
@@ -62,6 +66,8 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		given.ExternalIPs = replaced(set.Services.ExternalIPs, given.ExternalIPs)
 		given.LoadBalancerIPs = replaced(set.Services.LoadBalancerIPs, given.LoadBalancerIPs)
 		given.LoadBalancerClasses = cmp.Or(set.Services.LoadBalancerClasses, given.LoadBalancerClasses)
+		given.NodePorts = replaced(set.Services.NodePorts, given.NodePorts)
+		given.Endpoints = replaced(set.Services.Endpoints, given.Endpoints)
 		given.DeniedLabels = replaced(set.Services.DeniedLabels, given.DeniedLabels)
 		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)
 		given.DeniedLabelExpression = cmp.Or(set.Services.DeniedLabelExpression, given.DeniedLabelExpression)
@@ -77,6 +83,7 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 func storage(set, profile v1alpha1.Storage) v1alpha1.Storage {
 	limits := v1alpha1.Storage{
 		Classes:         classesOf(set.Classes, profile.Classes),
+		Volumes:         cmp.Or(set.Volumes, profile.Volumes),
 		ExistingVolumes: cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
 	}
 	return *limits.DeepCopy()

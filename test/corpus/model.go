@@ -182,6 +182,13 @@ func (s state) open() map[string]bool {
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
 		"W10-api": runs,
+		"W11-api": runs && !s.labels["pod-security.kubernetes.io/enforce"],
+		"W4-git":  in("create", "", "services") || delivers,
+		"W5-git":  in("create", "networking.k8s.io", "ingresses") || delivers,
+		"W6-git":  in("create", "", "persistentvolumeclaims") || delivers,
+		"W7-git":  in("create", "", "pods") || delivers,
+		"W9-git":  in("create", "discovery.k8s.io", "endpointslices") || delivers,
+		"W10-git": in("create", "", "pods") || delivers,
 		"A2-api":  s.uncounted() || namespaces,
 
 		"A1-api":                syncs || releases || anySource || charts,

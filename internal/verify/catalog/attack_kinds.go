@@ -48,8 +48,10 @@ var attackKinds = map[string]string{
 	"S10-git": "Kustomization", "S10-git-shared": "Kustomization", "S11-api": "ExternalArtifact",
 	"S12-api": "Canary", "S13-api": "HelmRelease HelmChart", "S14-api": "GitRepository OCIRepository HelmRelease HelmChart Bucket Secret",
 	"W1-api": "ResourceQuota ResourceQuota/status LimitRange NetworkPolicy", "W2-api": "*", "W2-proxy": "*", "W3-api": everyPod + " Pod/ephemeralcontainers",
-	"W4-api": "Service", "W5-api": "Ingress HTTPRoute GRPCRoute TLSRoute Gateway", "W6-api": "PersistentVolumeClaim StatefulSet",
-	"W7-api": everyPod, "W8-api": "NetworkPolicy", "W9-api": "EndpointSlice Endpoints", "W10-api": everyPod,
+	"W4-api": "Service Service/status", "W5-api": "Ingress HTTPRoute GRPCRoute TLSRoute Gateway", "W6-api": "PersistentVolumeClaim StatefulSet",
+	"W7-api": everyPod, "W8-api": "NetworkPolicy", "W9-api": "EndpointSlice Endpoints Pod/status", "W10-api": everyPod,
+	"W11-api": everyPod + " ResourceClaim", "W12-api": "ClusterNetworkPolicy AdminNetworkPolicy NetworkPolicy",
+	"W4-git": "Service", "W5-git": "Ingress", "W6-git": "PersistentVolumeClaim", "W7-git": "Pod", "W9-git": "EndpointSlice", "W10-git": "Pod",
 }
 
 // kindsOf returns the kinds that an attack tries, sorted.

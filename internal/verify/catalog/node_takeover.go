@@ -46,6 +46,7 @@ func pod(spec, securityContext map[string]any) func(*Scenario) *unstructured.Uns
 			container["securityContext"] = securityContext
 		}
 		full := map[string]any{"containers": []any{container}}
+		e.keepLimits(full)
 		for key, value := range spec {
 			full[key] = value
 		}

@@ -118,5 +118,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignConnections,
 		addForgedEndpoints,
 		addForeignNodes,
+		addNodePorts,
+		addOwnNetworkPolicy,
 	}
 }

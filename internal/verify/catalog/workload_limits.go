@@ -2,12 +2,16 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,6 +48,21 @@ func (e *Scenario) container() map[string]any {
 	return map[string]any{"name": "canary", "image": repository + ":1" + imageDigest, "imagePullPolicy": policy, "resources": fewResources()}
 }
 
+// keepLimits adds to the spec of a Pod what the limits of the tenant demand.
+func (e *Scenario) keepLimits(spec map[string]any) {
+	limits := &e.limits.Workloads
+	if limits.Nodes != nil && len(limits.Nodes.Selector) > 0 {
+		selector := map[string]any{}
+		for key, value := range limits.Nodes.Selector {
+			selector[key] = string(value)
+		}
+		spec["nodeSelector"] = selector
+	}
+	if limits.AutomountTokens == v1alpha1.AutomountForbidden {
+		spec["automountServiceAccountToken"] = false
+	}
+}
+
 // firstOf returns a name that a list allows, or another one if the list is not set.
 func firstOf(names *v1alpha1.AllowedNames, otherwise string) string {
 	if names == nil || len(names.Allowed) == 0 {
@@ -76,6 +95,7 @@ func hardenedPod(id string, fields map[string]any) func(*Scenario) *unstructured
 			"securityContext":              map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
 			"containers":                   []any{container},
 		}
+		e.keepLimits(spec)
 		for key, value := range fields {
 			spec[key] = value
 		}
@@ -94,8 +114,22 @@ func runs(id string, what []string, fields []map[string]any) func(context.Contex
 	return runsPods(pods, all...)
 }
 
+// gated returns a hardened Pod that no scheduler puts on a node.
+func gated(id string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+	fields["schedulingGates"] = []any{map[string]any{"name": "tenure.dev/attack"}}
+	return hardenedPod(id, fields)
+}
+
+// alsoByGit registers an attack through the API, and the same with a canary in the tenant's
+// repository.
+func alsoByGit(register func(...Attack), canary func(*Scenario) *unstructured.Unstructured, a Attack) {
+	register(a)
+	a.Owners = OwnersNever
+	register(deliversManifests(a, canary, ownConfigMap(strings.ToLower(a.ID))))
+}
+
 func addSystemPriority(register func(...Attack)) {
-	register(Attack{
+	alsoByGit(register, gated("w7", map[string]any{"priorityClassName": "system-cluster-critical"}), Attack{
 		ID: "W7", Via: API, Owners: OwnersWithin,
 		Title:    "runs a Pod with a priority of Kubernetes' own components, which evicts the Pods of others",
 		Controls: []string{"policy on Pods"},
@@ -106,7 +140,7 @@ func addSystemPriority(register func(...Attack)) {
 }
 
 func addForeignNodes(register func(...Attack)) {
-	register(Attack{
+	alsoByGit(register, gated("w10", map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}}), Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
 		Title:    "runs a Pod on nodes that are kept for others",
 		Controls: []string{"policy on Pods"},
@@ -120,6 +154,73 @@ func addForeignNodes(register func(...Attack)) {
 	})
 }
 
+func addNodePorts(register func(...Attack)) {
+	register(Attack{
+		ID: "W11", Via: API, Owners: OwnersWithin,
+		Title:      "opens ports of nodes, or has devices and image volumes outside of the tenant's lists",
+		Controls:   []string{"Pod Security admission at baseline or restricted", "policy on Pods and claims"},
+		References: []string{"MTB CPI-5"},
+		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline), which forbids hostPort, and limit device classes and images with a ValidatingAdmissionPolicy on Pods and ResourceClaims", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			return e.outsideOfLists()(ctx, e)
+		},
+	})
+}
+
+// outsideOfLists returns the requests of W11. A list that is not set allows everything.
+func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
+	own := creating(hardenedPod("w11", nil))
+	onNode := func(e *Scenario) *unstructured.Unstructured {
+		u := hardenedPod("w11", nil)(e)
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "containers")
+		for _, c := range containers {
+			if container, ok := c.(map[string]any); ok {
+				container["ports"] = []any{map[string]any{"containerPort": int64(10250), "hostPort": int64(10250)}}
+			}
+		}
+		_ = unstructured.SetNestedSlice(u.Object, containers, "spec", "containers")
+		return u
+	}
+	pods := []func(*Scenario) *unstructured.Unstructured{onNode}
+	all := []request{{what: "open the port of a kubelet on a node", aimed: creating(onNode), own: own}}
+	if images := e.limits.Workloads.Images; images != nil && (len(images.Registries) > 0 || images.RegistryExpression != "") {
+		foreign := hardenedPod("w11", map[string]any{"volumes": []any{map[string]any{"name": "image", "image": map[string]any{"reference": "images.tenure-canary.example/volume:1" + imageDigest, "pullPolicy": e.container()["imagePullPolicy"]}}}})
+		pods = append(pods, foreign)
+		all = append(all, request{what: "mount an image of any registry", aimed: creating(foreign), own: own})
+	}
+	if classes := e.limits.Workloads.DeviceClasses; classes != nil {
+		claim := func(class string) func(*Scenario) *unstructured.Unstructured {
+			return func(e *Scenario) *unstructured.Unstructured {
+				requests := []any{map[string]any{"name": "device", "exactly": map[string]any{"deviceClassName": class}}}
+				return object("resource.k8s.io/v1", "ResourceClaim", e.Namespace, name("w11"), map[string]any{"spec": map[string]any{"devices": map[string]any{"requests": requests}}})
+			}
+		}
+		r := request{what: "claim a device of any class", aimed: creating(claim("tenure-canary.example"))}
+		if class := firstClass(classes, e.selectedClasses.DeviceClasses); class != "" {
+			r.own = creating(claim(class))
+		}
+		all = append(all, r)
+	}
+	return runsPods(pods, all...)
+}
+
+// forgeStatus patches the status of an object as the tenant, in a dry run. An admin creates the
+// object, only if the tenant has the right to write such a status.
+func (e *Scenario) forgeStatus(ctx context.Context, u *unstructured.Unstructured, change string) error {
+	patch := func() error {
+		return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	if err := patch(); !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := e.Admin.Create(ctx, u); err != nil {
+		// The error is not wrapped, so that it is not taken for a refusal of the attack.
+		return fmt.Errorf("cannot make a %s for the tenant: %s", u.GetKind(), firstLine(err.Error()))
+	}
+	defer e.remove(u)
+	return patch()
+}
+
 func addForeignAddress(register func(...Attack)) {
 	service := func(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
@@ -131,7 +232,7 @@ func addForeignAddress(register func(...Attack)) {
 		}
 	}
 	own := creating(service(nil))
-	register(Attack{
+	alsoByGit(register, service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
 		ID: "W4", Via: API, Owners: OwnersWithin,
 		Title:      "takes an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
@@ -141,6 +242,9 @@ func addForeignAddress(register func(...Attack)) {
 			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), service(nil)), own: own},
 			request{what: "take an address by the load balancer of a Service", aimed: creating(service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "198.51.100.7"}), service(nil)), own: own},
 			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"}), service(nil)), own: own},
+			request{what: "take the traffic to an address with the status of a Service", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.forgeStatus(ctx, service(map[string]any{"type": "LoadBalancer"})(e), `{"status":{"loadBalancer":{"ingress":[{"ip":"198.51.100.7"}]}}}`)
+			}},
 			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"}), service(nil)), own: own},
 		),
 	})
@@ -179,7 +283,7 @@ func addForeignHosts(register func(...Attack)) {
 		}
 		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard), of(own)), own: creating(of(own))})
 	}
-	register(Attack{
+	alsoByGit(register, ingress(wildcard), Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,
 		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
 		Controls: []string{"policy on Ingresses, Gateways and routes"},
@@ -221,7 +325,7 @@ func addForeignVolume(register func(...Attack)) {
 			return e.controllers[set.controller].Create(ctx, made, client.DryRunAll)
 		}
 	}
-	register(Attack{
+	alsoByGit(register, named, Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
 		Title:    "claims a volume that was made for another tenant",
 		Controls: []string{"policy on PersistentVolumeClaims"},
@@ -250,15 +354,18 @@ func addForgedEndpoints(register func(...Attack)) {
 			"addresses": []any{map[string]any{"ip": "198.51.100.7"}}, "ports": []any{map[string]any{"port": int64(443)}},
 		}}})
 	}
-	register(Attack{
+	alsoByGit(register, slice, Attack{
 		ID: "W9", Via: API, Owners: OwnersWithin,
 		Title:      "leads a Service to an address of others, past their network policies",
-		Controls:   []string{"RBAC", "policy on Endpoints and EndpointSlices"},
+		Controls:   []string{"RBAC", "policy on Endpoints, EndpointSlices and the status of Pods"},
 		References: []string{"CVE-2021-25740"},
-		Fix:        Fix{Advice: "give the tenant's role no write verb on endpoints and endpointslices", Rights: true},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on endpoints, endpointslices and pods/status", Rights: true},
 		Run: requests(
 			request{what: "lead a Service to any address with an EndpointSlice", aimed: creating(slice)},
 			request{what: "lead a Service to any address with Endpoints", aimed: creating(endpoints)},
+			request{what: "lead a Service to any address with the status of a Pod", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.forgeStatus(ctx, gated("w9", map[string]any{})(e), `{"status":{"podIP":"198.51.100.7","podIPs":[{"ip":"198.51.100.7"}]}}`)
+			}},
 		),
 	})
 }

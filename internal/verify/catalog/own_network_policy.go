@@ -1,0 +1,172 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// clusterPolicyKinds are the kinds of network policies of the whole cluster, which stand above
+// the NetworkPolicies of tenants.
+var clusterPolicyKinds = []schema.GroupVersionKind{
+	{Group: "policy.networking.k8s.io", Version: "v1alpha2", Kind: "ClusterNetworkPolicy"},
+	{Group: "policy.networking.k8s.io", Version: "v1alpha1", Kind: "AdminNetworkPolicy"},
+}
+
+func addOwnNetworkPolicy(register func(...Attack)) {
+	register(Attack{
+		ID: "W12", Via: API, Owners: OwnersWithin,
+		Title:      "lets other tenants in with a network policy of its own, where the cluster has policies that stand above it (judged by the policies: no packet flows here)",
+		Controls:   []string{"RBAC", "ClusterNetworkPolicy or AdminNetworkPolicy of the platform"},
+		References: []string{"Network Policy API: ClusterNetworkPolicy"},
+		Fix:        Fix{Advice: "deny connections from the namespaces of other tenants with a ClusterNetworkPolicy of the tier Admin, and give tenants no rights on the kind"},
+		Run:        opensItself,
+	})
+}
+
+// opensItself tries to write a policy of the whole cluster as the tenant, and a NetworkPolicy that
+// lets everybody in. If the tenant may write the latter, a policy of the platform has to stand
+// above it.
+func opensItself(ctx context.Context, e *Scenario) Finding {
+	policies, served, err := e.clusterPolicies(ctx)
+	switch {
+	case err != nil:
+		return notProven("cannot read the network policies of the cluster: " + firstLine(err.Error()))
+	case len(served) == 0:
+		return stopped(notInstalled, "the cluster serves no kind of network policies that stand above those of tenants")
+	}
+	var all []request
+	for _, kind := range served {
+		all = append(all, request{what: "write a " + kind.Kind, aimed: creating(func(*Scenario) *unstructured.Unstructured {
+			return object(kind.GroupVersion().String(), kind.Kind, "", name("w12"), map[string]any{"spec": map[string]any{
+				"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
+			}})
+		})})
+	}
+	f := requests(all...)(ctx, e)
+	if f.Outcome != Stopped {
+		return f
+	}
+	own := judge(e.tryCreate(ctx, object("networking.k8s.io/v1", "NetworkPolicy", e.Namespace, name("w12"), map[string]any{"spec": map[string]any{
+		"podSelector": map[string]any{}, "policyTypes": []any{"Ingress"}, "ingress": []any{map[string]any{}},
+	}})), "")
+	switch own.Outcome {
+	case Stopped:
+		return f.and(own)
+	case NotProven:
+		return own
+	}
+	above := ""
+	for _, ns := range e.namespaces {
+		if !slices.Contains(e.Tenant.Namespaces, ns.Name) {
+			continue
+		}
+		for _, from := range e.strangers() {
+			by, denies := policies.deny(ns.Labels, from)
+			if !denies && len(e.networkDoubts) > 0 && len(policies) == 0 {
+				return notProven("what stands above a NetworkPolicy of its own may be " + e.networkDoubts[0])
+			}
+			if !denies {
+				return gotThrough(fmt.Sprintf("it could let the Pods of other tenants in to namespace %s with a NetworkPolicy of its own: no policy of the cluster denies them", ns.Name))
+			}
+			above = by
+		}
+	}
+	return stopped(above+", "+f.Control, above+" denies connections from other tenants, whatever the NetworkPolicies of the tenant let in")
+}
+
+// clusterPolicies returns the policies of the cluster that NetworkPolicies cannot override, in the
+// order of their priority, and the kinds that the cluster serves.
+func (e *Scenario) clusterPolicies(ctx context.Context) (clusterPolicies, []schema.GroupVersionKind, error) {
+	var policies clusterPolicies
+	var served []schema.GroupVersionKind
+	for _, kind := range clusterPolicyKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		if err := e.Admin.List(ctx, list); err != nil {
+			if meta.IsNoMatchError(err) {
+				continue
+			}
+			return nil, nil, err
+		}
+		served = append(served, kind)
+		for _, u := range list.Items {
+			p := clusterPolicy{Name: kind.Kind + " " + u.GetName()}
+			spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &p); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
+			}
+			// A policy of the tier Baseline gives way to the NetworkPolicies.
+			if p.Tier == "" || p.Tier == "Admin" {
+				policies = append(policies, p)
+			}
+		}
+	}
+	slices.SortStableFunc(policies, func(a, b clusterPolicy) int { return cmp.Compare(a.Priority, b.Priority) })
+	return policies, served, nil
+}
+
+// clusterPolicies are policies in the order of their priority.
+type clusterPolicies []clusterPolicy
+
+// clusterPolicy is the part of a ClusterNetworkPolicy or an AdminNetworkPolicy that is about
+// connections to namespaces.
+type clusterPolicy struct {
+	Name     string            `json:"-"`
+	Tier     string            `json:"tier,omitempty"`
+	Priority int64             `json:"priority,omitempty"`
+	Subject  clusterPolicyPeer `json:"subject"`
+	Ingress  []struct {
+		Action    string              `json:"action"`
+		From      []clusterPolicyPeer `json:"from"`
+		Ports     []any               `json:"ports,omitempty"`
+		Protocols []any               `json:"protocols,omitempty"`
+	} `json:"ingress,omitempty"`
+}
+
+// clusterPolicyPeer selects all Pods of namespaces, or some of them.
+type clusterPolicyPeer struct {
+	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
+	Pods       *struct {
+		NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+	} `json:"pods,omitempty"`
+}
+
+// selects reports whether the peer selects all Pods of a namespace, and whether it selects
+// some.
+func (p clusterPolicyPeer) selects(namespace labels.Set) (whole, part bool) {
+	if p.Namespaces != nil {
+		is := selects(p.Namespaces, namespace)
+		return is, is
+	}
+	return false, p.Pods != nil && selects(&p.Pods.NamespaceSelector, namespace)
+}
+
+// deny returns the policy that denies all connections from the Pods of a namespace to those of
+// another one. A rule about some Pods or some ports denies too little, and may let in enough.
+func (p clusterPolicies) deny(to, from labels.Set) (string, bool) {
+	for _, policy := range p {
+		all, some := policy.Subject.selects(to)
+		for _, rule := range policy.Ingress {
+			for _, peer := range rule.From {
+				whole, part := peer.selects(from)
+				limited := len(rule.Ports)+len(rule.Protocols) > 0
+				switch {
+				case rule.Action == "Deny" && all && whole && !limited:
+					return policy.Name, true
+				case rule.Action != "Deny" && some && part:
+					return "", false
+				}
+			}
+		}
+	}
+	return "", false
+}
