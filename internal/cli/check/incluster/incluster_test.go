@@ -47,31 +47,32 @@ func install(t *testing.T) (admin *rest.Config, account *rest.Config) {
 		t.Fatal(err)
 	}
 	account = rest.AnonymousClientConfig(admin)
-	account.BearerToken = token.Status.Token
+	account.BearerToken, account.QPS = token.Status.Token, -1
 	return admin, account
 }
 
-// check compares the cluster as the user of a configuration.
-func check(t *testing.T, config *rest.Config) ([]lockdown.Result, error) {
+// connect returns the cluster as the user of a configuration sees it.
+func connect(t *testing.T, config *rest.Config) lockdown.Cluster {
 	t.Helper()
 	cluster, err := incluster.Connect(config, "flux-system")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster.Check(t.Context())
+	return cluster
 }
 
 // TestRights checks with the token of the CronJob's account that the check finds what it finds as an
 // admin, that it needs each of the account's rights, and that these read and write nothing.
 func TestRights(t *testing.T) {
-	admin, account := install(t)
+	admin, config := install(t)
+	account := connect(t, config)
 	var found []lockdown.Result
 	testwait.For(t, "the account to have its rights", patience, func() (bool, string) {
 		var err error
-		found, err = check(t, account)
+		found, err = account.Check(t.Context())
 		return err == nil, "the check: " + text(err)
 	})
-	want, err := check(t, admin)
+	want, err := connect(t, admin).Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestRights(t *testing.T) {
 }
 
 // needsEach takes each resource out of a role's rules, and expects that the check then fails.
-func needsEach(t *testing.T, account *rest.Config, name string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRule)) {
+func needsEach(t *testing.T, account lockdown.Cluster, name string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRule)) {
 	t.Helper()
 	for i, rule := range rules {
 		for j, resource := range rule.Resources {
@@ -127,14 +128,14 @@ func needsEach(t *testing.T, account *rest.Config, name string, rules []rbacv1.P
 			}
 			set(fewer)
 			testwait.For(t, "the check to need "+resource+" of the "+name, patience, func() (bool, string) {
-				_, err := check(t, account)
+				_, err := account.Check(t.Context())
 				return err != nil && strings.Contains(err.Error(), "forbidden"), "the check: " + text(err)
 			})
 		}
 	}
 	set(rules)
 	testwait.For(t, "the account to have its rights again", patience, func() (bool, string) {
-		_, err := check(t, account)
+		_, err := account.Check(t.Context())
 		return err == nil, "the check: " + text(err)
 	})
 }
