@@ -198,6 +198,10 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 		if err := markDeployment(o); err != nil {
 			return "", fmt.Errorf("cannot make a template of Deployment %s: %w", o.GetName(), err)
 		}
+	case "NetworkPolicy":
+		if err := markPolicy(o); err != nil {
+			return "", fmt.Errorf("cannot make a template of NetworkPolicy %s: %w", o.GetName(), err)
+		}
 	case "CronJob":
 		if err := markCronJob(o); err != nil {
 			return "", fmt.Errorf("cannot make a template of CronJob %s: %w", o.GetName(), err)
@@ -213,7 +217,7 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 // escape returns text that Helm renders as the given text.
 func escape(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
-// The marks of values in a Deployment, a CronJob or a binding, as YAML writes them.
+// The marks of values in a Deployment, a CronJob, a NetworkPolicy or a binding, as YAML writes them.
 const (
 	actionsMark   = "@actions@"
 	replicasMark  = "@replicas@"
@@ -223,6 +227,7 @@ const (
 	strategyMark  = "@strategy@"
 	modeMark      = "@mode@"
 	scheduleMark  = "@schedule@"
+	portsMark     = "@ports@"
 )
 
 var (
@@ -312,12 +317,30 @@ func markCronJob(o *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(o.Object, containers, pod...)
 }
 
+// markPolicy puts a mark in the place of the API server's ports, those of the rule for every address
+// that is not for names.
+func markPolicy(o *unstructured.Unstructured) error {
+	rules, limits, err := unstructured.NestedSlice(o.Object, "spec", "egress")
+	if err != nil || !limits {
+		return err
+	}
+	for _, r := range rules {
+		rule := r.(map[string]any)
+		if ports, _ := rule["ports"].([]any); rule["to"] == nil && len(ports) > 0 && ports[0].(map[string]any)["port"] != int64(53) {
+			rule["ports"] = portsMark
+			return unstructured.SetNestedSlice(o.Object, rules, "spec", "egress")
+		}
+	}
+	return errors.New("it has no rule for the API server")
+}
+
 // fill escapes the YAML of an object, and puts templates in the place of the marks.
 func fill(text string) string {
 	text = strings.ReplaceAll(escape(text), namespaceMark, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, imageMark, `{{ include "tenure.image" . | quote }}`)
 	text = strings.ReplaceAll(text, "'"+actionsMark+"'", `{{ if eq .Values.mode "warn" }}[Warn, Audit]{{ else }}[Deny]{{ end }}`)
 	text = strings.ReplaceAll(text, "'"+replicasMark+"manager'", releaseOrCount)
+	text = strings.ReplaceAll(text, "'"+portsMark+"'", `{{ include "tenure.apiServerPorts" . }}`)
 	text = strings.ReplaceAll(text, "'"+modeMark+"'", "--mode={{ .Values.mode }}")
 	text = strings.ReplaceAll(text, "'"+scheduleMark+"'", "{{ .Values.check.schedule | quote }}")
 	text = replicasLine.ReplaceAllString(text, "{{ int .Values.${1}.replicas }}")

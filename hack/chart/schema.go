@@ -45,6 +45,9 @@ func schema(crd *unstructured.Unstructured) (string, error) {
 			"schedule":  object{"type": "string", "pattern": `^(@[a-z]+|\S+( \S+){4})$`},
 			"resources": resources,
 		}),
+		"networkPolicies": closed(object{
+			"apiServerPorts": object{"type": "array", "minItems": 1, "items": object{"type": "integer", "minimum": 1, "maximum": 65535}},
+		}),
 		"capsule": closed(object{"enabled": boolean}),
 		// What the rules for tenants do.
 		"mode":     object{"enum": []string{"enforce", "warn"}},

@@ -172,6 +172,7 @@ func TestChartRefuses(t *testing.T) {
 		{"a repository with a tag", "flux-system", "image.repository=registry.example.com/x:v1", "at '/image/repository'"},
 		{"an unknown field of the profile", "flux-system", "profile.tenants.source.git={x}", "at '/profile/tenants': additional properties 'source' not allowed"},
 		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
+		{"a port that is none", "flux-system", "networkPolicies.apiServerPorts={0}", "at '/networkPolicies/apiServerPorts/0'"},
 		{"a schedule of four fields", "flux-system", "check.schedule=7 * * *", "at '/check/schedule'"},
 		{"an unknown mode", "flux-system", "mode=audit", "at '/mode': value must be one of 'enforce', 'warn'"},
 		{"shards on a cluster that cannot have them", "flux-system", "shards.enabled=true", "shards need Kubernetes 1.36"},
