@@ -326,7 +326,7 @@ func markPolicy(o *unstructured.Unstructured) error {
 	}
 	for _, r := range rules {
 		rule := r.(map[string]any)
-		if ports, _ := rule["ports"].([]any); rule["to"] == nil && len(ports) > 0 && ports[0].(map[string]any)["port"] != int64(53) {
+		if ports, _ := rule["ports"].([]any); rule["to"] == nil && len(ports) > 0 && fmt.Sprint(ports[0].(map[string]any)["port"]) != "53" {
 			rule["ports"] = portsMark
 			return unstructured.SetNestedSlice(o.Object, rules, "spec", "egress")
 		}
