@@ -241,6 +241,7 @@ func TestChart(t *testing.T) {
 	r.refusesAttack()
 	r.alice("tenants may fetch from nowhere by default", "must not fetch from https://git.example.com/acme/app (allowed: none)", chartSource)
 
+	expired := r.expires()
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	write(t, "manager: {replicas: 2}\nproxy: {enabled: true, replicas: 1}\ncapsule: {enabled: true}\nprofile: {tenants: {sources: {git: [\"https://git.example.com/acme/*\"]}}}\n", values)
 	p.helm("upgrade", chartFolder(t), "-f", values)
@@ -266,6 +267,10 @@ func TestChart(t *testing.T) {
 		out, err := kubectl(t, r.Cluster, "", "create", "namespace", "team-more", "--as=alice")
 		return err == nil || strings.Contains(out, "already exists"), out
 	})
+	p.rollsBack(before, values)
+	p.refused("cannot be imported into the current release", "helm", "install", "second", chartFolder(t), "-n", "other", "--create-namespace")
+	r.drains()
+	r.renewed(expired)
 	p.helmRefuses("at '/manager/replicas': got string, want integer", "upgrade", chartFolder(t), "--set", "manager.replicas=two")
 
 	p.helm("upgrade", chartFolder(t), "--reuse-values", "--set", "manager.release=true")
