@@ -47,6 +47,10 @@ var (
 	proxyRights string
 	//go:embed proxy/deployment.yaml
 	proxyDeployment string
+	//go:embed check/rbac.yaml
+	checkRights string
+	//go:embed check/cronjob.yaml
+	checkJob string
 	//go:embed proxy/volumes/policy.yaml
 	proxyVolumes string
 )
@@ -101,6 +105,10 @@ func Manager() []byte {
 // Proxy is `tenure-server proxy` in namespace flux-system: service account, rights,
 // Deployment and Service. It needs [CRDs]. Multi-document YAML.
 func Proxy() []byte { return []byte(proxyRights + "---\n" + proxyDeployment) }
+
+// Check is `tenure-server check` as a CronJob in namespace flux-system: service account, rights and
+// CronJob. It needs [CRDs]. Multi-document YAML.
+func Check() []byte { return []byte(checkRights + "---\n" + checkJob) }
 
 // ProxyVolumes is the rule by which PersistentVolumes are known to the proxy as a
 // tenant's. It needs MutatingAdmissionPolicies, which are on by default from

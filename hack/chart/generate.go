@@ -89,6 +89,7 @@ var parts = []part{
 	{"proxy", ".Values.proxy.enabled", func(o *options) { o.Proxy = &yes }},
 	{"capsule", ".Values.capsule.enabled", func(o *options) { o.Capsule = &yes }},
 	{"defaults", "(and .Values.defaults.enabled " + served + ")", func(o *options) { o.Defaults = &yes }},
+	{"check", ".Values.check.enabled", func(o *options) { o.Check = &yes }},
 	{"warn", `(eq .Values.mode "warn")`, func(o *options) { o.Warn = true }},
 	{"shards", ".Values.shards.enabled", func(o *options) { o.Shards = []string{"any"} }},
 }
@@ -197,6 +198,14 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 		if err := markDeployment(o); err != nil {
 			return "", fmt.Errorf("cannot make a template of Deployment %s: %w", o.GetName(), err)
 		}
+	case "NetworkPolicy":
+		if err := markPolicy(o); err != nil {
+			return "", fmt.Errorf("cannot make a template of NetworkPolicy %s: %w", o.GetName(), err)
+		}
+	case "CronJob":
+		if err := markCronJob(o); err != nil {
+			return "", fmt.Errorf("cannot make a template of CronJob %s: %w", o.GetName(), err)
+		}
 	}
 	text, err := yaml.Marshal(o.Object)
 	if err != nil {
@@ -208,7 +217,7 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 // escape returns text that Helm renders as the given text.
 func escape(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
-// The marks of values in a Deployment or a binding, as YAML writes them.
+// The marks of values in a Deployment, a CronJob, a NetworkPolicy or a binding, as YAML writes them.
 const (
 	actionsMark   = "@actions@"
 	replicasMark  = "@replicas@"
@@ -216,6 +225,9 @@ const (
 	capsuleMark   = "@capsule@"
 	releaseMark   = "@release@"
 	strategyMark  = "@strategy@"
+	modeMark      = "@mode@"
+	scheduleMark  = "@schedule@"
+	portsMark     = "@ports@"
 )
 
 var (
@@ -276,12 +288,61 @@ func markDeployment(o *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
 }
 
+// markCronJob puts marks in the place of the fields that values set.
+func markCronJob(o *unstructured.Unstructured) error {
+	pod := []string{"spec", "jobTemplate", "spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(o.Object, pod...)
+	if err != nil {
+		return err
+	}
+	if len(containers) != 1 {
+		return fmt.Errorf("it has %d containers, want 1", len(containers))
+	}
+	container := containers[0].(map[string]any)
+	values, _ := container["name"].(string)
+	args, _, err := unstructured.NestedStringSlice(container, "args")
+	if err != nil {
+		return err
+	}
+	at := slices.Index(args, "--mode=warn")
+	if container["image"] != imageMark || container["resources"] == nil || at < 0 {
+		return errors.New("it lacks the image, the resources or the argument --mode=warn")
+	}
+	args[at] = modeMark
+	container["resources"] = resourcesMark + values
+	o.Object["spec"].(map[string]any)["schedule"] = scheduleMark
+	if err := unstructured.SetNestedStringSlice(container, args, "args"); err != nil {
+		return err
+	}
+	return unstructured.SetNestedSlice(o.Object, containers, pod...)
+}
+
+// markPolicy puts a mark in the place of the API server's ports, those of the rule for every address
+// that is not for names.
+func markPolicy(o *unstructured.Unstructured) error {
+	rules, limits, err := unstructured.NestedSlice(o.Object, "spec", "egress")
+	if err != nil || !limits {
+		return err
+	}
+	for _, r := range rules {
+		rule := r.(map[string]any)
+		if ports, _ := rule["ports"].([]any); rule["to"] == nil && len(ports) > 0 && fmt.Sprint(ports[0].(map[string]any)["port"]) != "53" {
+			rule["ports"] = portsMark
+			return unstructured.SetNestedSlice(o.Object, rules, "spec", "egress")
+		}
+	}
+	return errors.New("it has no rule for the API server")
+}
+
 // fill escapes the YAML of an object, and puts templates in the place of the marks.
 func fill(text string) string {
 	text = strings.ReplaceAll(escape(text), namespaceMark, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, imageMark, `{{ include "tenure.image" . | quote }}`)
 	text = strings.ReplaceAll(text, "'"+actionsMark+"'", `{{ if eq .Values.mode "warn" }}[Warn, Audit]{{ else }}[Deny]{{ end }}`)
 	text = strings.ReplaceAll(text, "'"+replicasMark+"manager'", releaseOrCount)
+	text = strings.ReplaceAll(text, "'"+portsMark+"'", `{{ include "tenure.apiServerPorts" . }}`)
+	text = strings.ReplaceAll(text, "'"+modeMark+"'", "--mode={{ .Values.mode }}")
+	text = strings.ReplaceAll(text, "'"+scheduleMark+"'", "{{ .Values.check.schedule | quote }}")
 	text = replicasLine.ReplaceAllString(text, "{{ int .Values.${1}.replicas }}")
 	text = resourcesLine.ReplaceAllString(text, "{{ toJson .Values.${1}.resources }}")
 	text = optionalLine.ReplaceAllString(text, "{{- if .Values.capsule.enabled }}\n${1}- --capsule\n{{- end }}\n")

@@ -39,6 +39,15 @@ func schema(crd *unstructured.Unstructured) (string, error) {
 		}),
 		"manager": closed(object{"replicas": replicas(0), "resources": resources, "release": boolean}),
 		"proxy":   closed(object{"enabled": boolean, "replicas": replicas(0), "resources": resources}),
+		"check": closed(object{
+			"enabled": boolean,
+			// Five fields, or a name such as @hourly.
+			"schedule":  object{"type": "string", "pattern": `^(@[a-z]+|\S+( \S+){4})$`},
+			"resources": resources,
+		}),
+		"networkPolicies": closed(object{
+			"apiServerPorts": object{"type": "array", "minItems": 1, "items": object{"type": "integer", "minimum": 1, "maximum": 65535}},
+		}),
 		"capsule": closed(object{"enabled": boolean}),
 		// What the rules for tenants do.
 		"mode":     object{"enum": []string{"enforce", "warn"}},

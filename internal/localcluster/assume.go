@@ -3,11 +3,14 @@ package localcluster
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -51,34 +54,53 @@ func (c *Cluster) assumptions(kube client.Client) func(rows []flux.Row) []flux.R
 // platform's namespace stays failed if a policy of the cluster refers to spec.verify, which
 // would refuse the source without it.
 func (c *Cluster) skipSignatures(kube client.WithWatch) error {
-	seen := map[flux.Ref]bool{}
+	done := map[flux.Ref]bool{}
 	var skipped []flux.Ref
 	return flux.Watch(c.life, kube, flux.Selection{Kinds: flux.SourceKinds()}, func(rows []flux.Row) error {
 		for _, row := range rows {
 			address, unverified := flux.Unverified(c.life, kube, row)
-			if !unverified || seen[row.Ref()] || c.opts.Online && !c.isMapped(address) {
+			if !unverified || done[row.Ref()] || c.opts.Online && !c.isMapped(address) {
 				continue
 			}
-			seen[row.Ref()] = true
-			demanded, err := flux.DemandsVerification(c.life, kube)
-			if err == nil && demanded && row.Namespace != c.Fleet.Sync.Namespace {
+			var demanded bool
+			err := retry.OnError(signatureRetries, func(error) bool { return c.life.Err() == nil }, func() (err error) {
+				demanded, err = c.skipSignature(kube, row, skipped)
+				return err
+			})
+			if err != nil {
+				// The next change of a source tries it again.
+				if c.life.Err() == nil {
+					c.report(fmt.Errorf("cannot leave out the signature of %s: %w", row.Ref(), err))
+				}
+				continue
+			}
+			if done[row.Ref()] = true; demanded {
 				continue
 			}
 			skipped = append(skipped, row.Ref())
-			if err == nil {
-				err = flux.SkipVerification(c.life, kube, c.unsigned(), skipped)
-			}
-			if err == nil {
-				err = flux.WithoutVerification(c.life, kube, row.Ref())
-			}
-			if err != nil && c.life.Err() == nil {
-				c.report(fmt.Errorf("cannot leave out the signature of %s: %w", row.Ref(), err))
-				continue
-			}
 			c.addFake(Fake{Assumed: true, Text: "the signature of " + row.Ref().String() + " is not verified here"})
 		}
 		return nil
 	})
+}
+
+// signatureRetries are the attempts to leave out a signature, within a second and a half.
+var signatureRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 5}
+
+// skipSignature lets one source through, beside the skipped ones, unless a policy demands the
+// signature of a source outside of the platform's namespace.
+func (c *Cluster) skipSignature(kube client.Client, row flux.Row, skipped []flux.Ref) (demanded bool, err error) {
+	demanded, err = flux.DemandsVerification(c.life, kube)
+	if err != nil {
+		return false, err
+	}
+	if demanded && row.Namespace != c.Fleet.Sync.Namespace {
+		return true, nil
+	}
+	if err := flux.SkipVerification(c.life, kube, c.unsigned(), append(slices.Clone(skipped), row.Ref())); err != nil {
+		return false, err
+	}
+	return false, flux.WithoutVerification(c.life, kube, row.Ref())
 }
 
 // isMapped reports whether a folder is served at the address of a source.

@@ -94,6 +94,8 @@ func TestChartEqualsInstall(t *testing.T) {
 	}{
 		{reason: "the defaults", namespace: "flux-system"},
 		{reason: "the proxy", namespace: "flux-system", values: []string{"proxy.enabled=true"}, options: lockdown.Options{Proxy: &yes}},
+		{reason: "the check", namespace: "gitops", values: []string{"check.enabled=true"}, options: lockdown.Options{Check: &yes}},
+		{reason: "the check in warn mode", namespace: "flux-system", values: []string{"check.enabled=true", "mode=warn"}, options: lockdown.Options{Check: &yes, Warn: true}},
 		{reason: "Capsule's kinds", namespace: "flux-system", values: []string{"capsule.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &no}},
 		{reason: "everything", namespace: "flux-system", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
 		{reason: "another namespace of Flux", namespace: "gitops", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
@@ -170,6 +172,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a repository with a tag", "flux-system", "image.repository=registry.example.com/x:v1", "at '/image/repository'"},
 		{"an unknown field of the profile", "flux-system", "profile.tenants.source.git={x}", "at '/profile/tenants': additional properties 'source' not allowed"},
 		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
+		{"a port that is none", "flux-system", "networkPolicies.apiServerPorts={0}", "at '/networkPolicies/apiServerPorts/0'"},
+		{"a schedule of four fields", "flux-system", "check.schedule=7 * * *", "at '/check/schedule'"},
 		{"an unknown mode", "flux-system", "mode=audit", "at '/mode': value must be one of 'enforce', 'warn'"},
 		{"shards on a cluster that cannot have them", "flux-system", "shards.enabled=true", "shards need Kubernetes 1.36"},
 		{"Helm's default namespace", "default", "proxy.enabled=false", "cannot be installed in the namespace default: the manager runs where Flux does"},
@@ -237,6 +241,7 @@ func TestChart(t *testing.T) {
 	r.refusesAttack()
 	r.alice("tenants may fetch from nowhere by default", "must not fetch from https://git.example.com/acme/app (allowed: none)", chartSource)
 
+	expired := r.expires()
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	write(t, "manager: {replicas: 2}\nproxy: {enabled: true, replicas: 1}\ncapsule: {enabled: true}\nprofile: {tenants: {sources: {git: [\"https://git.example.com/acme/*\"]}}}\n", values)
 	p.helm("upgrade", chartFolder(t), "-f", values)
@@ -262,6 +267,10 @@ func TestChart(t *testing.T) {
 		out, err := kubectl(t, r.Cluster, "", "create", "namespace", "team-more", "--as=alice")
 		return err == nil || strings.Contains(out, "already exists"), out
 	})
+	p.rollsBack(before, values)
+	p.refused("cannot be imported into the current release", "helm", "install", "second", chartFolder(t), "-n", "other", "--create-namespace")
+	r.drains()
+	r.renewed(expired)
 	p.helmRefuses("at '/manager/replicas': got string, want integer", "upgrade", chartFolder(t), "--set", "manager.replicas=two")
 
 	p.helm("upgrade", chartFolder(t), "--reuse-values", "--set", "manager.release=true")

@@ -85,7 +85,58 @@ func fragments() []fragment {
 			_, err := baseline.Parse([]byte(block))
 			return err
 		}},
+		{page: "docs/how-to/verify-in-github-actions.md", begins: "name: verify", read: usesAction},
+		{page: "docs/how-to/verify-in-gitlab.md", begins: "# .gitlab-ci.yml", read: func(block string) error {
+			var pipeline struct {
+				Include []struct{ Local string }
+			}
+			return yaml.UnmarshalStrict([]byte(block), &pipeline)
+		}},
 	}
+}
+
+// usesAction checks that a workflow gives this repository's action inputs that it has, and those that
+// it requires.
+func usesAction(block string) error {
+	root, err := testcluster.Repository()
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(filepath.Join(root, "action.yaml"))
+	if err != nil {
+		return err
+	}
+	var action struct {
+		Inputs map[string]struct{ Required bool }
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct {
+				Uses string
+				With map[string]any
+			}
+		}
+	}
+	if err := errors.Join(yaml.Unmarshal(content, &action), yaml.Unmarshal([]byte(block), &workflow)); err != nil {
+		return err
+	}
+	for _, step := range workflow.Jobs["verify"].Steps {
+		if !strings.HasPrefix(step.Uses, "tenure-dev/tenure@") {
+			continue
+		}
+		for name := range step.With {
+			if _, known := action.Inputs[name]; !known {
+				return fmt.Errorf("the action has no input %s", name)
+			}
+		}
+		for name, input := range action.Inputs {
+			if input.Required && step.With[name] == nil {
+				return fmt.Errorf("the workflow lacks the input %s", name)
+			}
+		}
+		return nil
+	}
+	return errors.New("the workflow does not use the action")
 }
 
 // demands reads the signatures of a profile, and checks that each field of the block is known.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,6 +188,7 @@ func TestManager(t *testing.T) {
 	t.Run("quota moves", func(t *testing.T) { testQuotaMoves(r.with(t)) })
 	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
+	t.Run("leader killed", func(t *testing.T) { testKilledLeader(r.with(t)) })
 	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
 	t.Run("policies restarted", func(t *testing.T) { testPoliciesRestarted(r.with(t)) })
 	t.Run("Capsule's manifests", func(t *testing.T) { testCapsuleUnchanged(r.with(t)) })
@@ -370,8 +370,8 @@ func (r run) governedTeams(prefix string) int {
 	return strings.Count(r.kubectl("", "get", "namespaces", "-l", "tenure.dev/parameters", "-o", "name"), "namespace/"+prefix)
 }
 
-// testKilledManager kills the manager while it has to handle 20 namespaces, half of which it
-// has to create for Tenants. This half is applied after the manager has stopped, so that the
+// testKilledManager kills all replicas of the manager while it has to handle 20 namespaces, half of which it
+// has to create for Tenants. This half is applied after they have stopped, so that the
 // manager cannot have finished, and may have handled any part of the first half.
 func testKilledManager(r run) {
 	const count = 20
@@ -382,13 +382,12 @@ func testKilledManager(r run) {
 	for i := count / 2; i < count; i++ {
 		fmt.Fprintf(&second, "---\n{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: late-%[1]d}, spec: {owners: [{kind: User, name: ann}], namespaces: {create: [late-%[1]d]}}}\n", i)
 	}
-	pid, err := strconv.Atoi(r.processOf("tenure-manager").pid)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	pids := r.managerProcesses(managerReplicas)
 	signal := func(s syscall.Signal) {
-		if err := syscall.Kill(pid, s); err != nil {
-			r.t.Fatal(err)
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				r.t.Fatal(err)
+			}
 		}
 	}
 	r.kubectl(first.String(), "apply", "-f", "-")
@@ -469,7 +468,7 @@ func testStoppedManager(r run, common string) {
 		left := r.kubectl("", "get", "kustomizations,gitrepositories,configmaps,serviceaccounts,rolebindings,resourcequotas,secrets", "-n", "team-3", "-o", "name")
 		return left == "", left
 	})
-	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=1")
+	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=2")
 	testwait.For(r.t, "the namespace to be gone", patience, func() (bool, string) {
 		left := r.kubectl("", "get", "namespace/team-3", "--ignore-not-found", "-o", "jsonpath={.status.conditions}")
 		return left == "", left

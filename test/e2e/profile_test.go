@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,7 +147,7 @@ func TestInstallExport(t *testing.T) {
 	if err := kube.Get(t.Context(), client.ObjectKey{Name: "view"}, view); err != nil || len(view.Rules) == 0 {
 		t.Errorf("ClusterRole view gives nothing in a cluster that has started: %v", err)
 	}
-	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers").Output()
+	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers", "--check").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +158,9 @@ func TestInstallExport(t *testing.T) {
 	}
 	r := run{t: t, Cluster: cluster}
 	r.installs("again", string(manifests))
+	r.checksItself("all is as installed", "Complete", "kinds ")
+	r.kubectl("", "delete", "validatingadmissionpolicybinding", "tenure-protected")
+	r.checksItself("a binding is gone", "Failed", "ValidatingAdmissionPolicyBinding tenure-protected is missing")
 	r.installs("and when nothing is new", string(manifests))
 
 	r.kubectl(chartTenant, "apply", "-f", "-")
@@ -200,7 +204,10 @@ func (r run) installs(reason, manifests string) {
 	})
 	testwait.For(r.t, "Flux to run", patience, func() (bool, string) {
 		out := r.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
-		return len(strings.Fields(out)) == 7 && strings.Trim(out, "1 ") == "", out
+		// Of the manager there are two.
+		ready := strings.Fields(out)
+		slices.Sort(ready)
+		return slices.Equal(ready, []string{"1", "1", "1", "1", "1", "1", "2"}), out
 	})
 	checks(r, 0, `tenure-flux-objects +True +denies`)
 }

@@ -14,3 +14,10 @@
 {{- fail "shards need Kubernetes 1.36: this cluster does not serve MutatingAdmissionPolicies at admissionregistration.k8s.io/v1: set shards.enabled to false" -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* tenure.apiServerPorts are the ports of the API server in network policies. */ -}}
+{{- define "tenure.apiServerPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicies.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .) "protocol" "TCP") }}{{ end -}}
+{{- toJson $ports -}}
+{{- end -}}

@@ -4,25 +4,15 @@ package check
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-)
-
-// These are the modes of the rules.
-const (
-	modeEnforce = "enforce"
-	modeWarn    = "warn"
 )
 
 type options struct {
@@ -64,14 +54,16 @@ are meant to.`,
 }
 
 func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
-	if o.mode != "" && o.mode != modeEnforce && o.mode != modeWarn {
-		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	if o.mode != "" {
+		if err := incluster.CheckMode(o.mode); err != nil {
+			return err
+		}
 	}
 	cluster, err := o.connect()
 	if err != nil {
 		return err
 	}
-	cluster.Warn = o.mode == modeWarn
+	cluster.Warn = o.mode == "warn"
 	var platform *layout.Fleet
 	if o.fleet != "" {
 		if platform, err = o.load(); err != nil {
@@ -92,25 +84,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
-	if err != nil && len(results) == 0 {
-		return err
-	}
-	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
-	for _, r := range results {
-		ready := "True"
-		if !r.OK {
-			ready = "False"
-			wrong++
-		}
-		table.Rows = append(table.Rows, []string{r.Name, ready, r.Message})
-	}
-	if printed := table.Print(streams.Stdout()); printed != nil || err != nil {
-		return errors.Join(err, printed)
-	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d checks failed", wrong, len(results))
-	}
-	return nil
+	return incluster.Print(streams, results, err)
 }
 
 // load reads the fleet to compare the cluster with.
@@ -127,13 +101,5 @@ func (o *options) connect() (lockdown.Cluster, error) {
 	if err != nil {
 		return lockdown.Cluster{}, err
 	}
-	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
-	}
-	disco, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
-	}
-	return lockdown.Cluster{Client: kube, Discovery: disco, Namespace: o.namespace}, nil
+	return incluster.Connect(config, o.namespace)
 }

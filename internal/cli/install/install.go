@@ -17,7 +17,7 @@ import (
 // NewCommand returns the command.
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
-	var export, images, proxy, capsule, defaults bool
+	var export, images, proxy, capsule, defaults, check bool
 	var allow, shards []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
@@ -56,7 +56,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Defaults: &defaults, Pins: pins, Shards: shards})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}
@@ -74,6 +74,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.BoolVar(&proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster")
 	flags.BoolVar(&capsule, "capsule", false, "with Capsule's kinds, which the manager translates")
 	flags.BoolVar(&defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36")
+	flags.BoolVar(&check, "check", false, "with a CronJob that runs tenure check in the cluster")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")

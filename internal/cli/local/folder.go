@@ -225,11 +225,14 @@ func readFolder(f *layout.Fleet, all []delivery) (*FolderRead, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() || !isManifest(file):
+		case entry.IsDir() || !isManifest(file) && path.Ext(file) != ".json":
 			return nil
 		}
 		content, err := fs.ReadFile(root.FS(), file)
 		objects := objectsIn(content)
+		if path.Ext(file) == ".json" && len(objects) == 0 {
+			return nil // settings of other tools, or a dashboard
+		}
 		read.Files++
 		read.Objects += len(objects)
 		reason, missing := "", []string(nil)

@@ -47,8 +47,11 @@ func TestReadFolder(t *testing.T) {
 		"platform/clusters/staging/flux-system/forgotten.yaml":     manifest("forgotten"),
 		"platform/clusters/staging/one.yaml":                       manifest("one") + "---\n" + manifest("ignored"),
 		"platform/clusters/staging/two.yml":                        manifest("two"),
+		"platform/clusters/staging/package.json":                   `{"name": "x", "version": "1"}`,
+		"platform/clusters/staging/left.json":                      `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "left", "namespace": "a"}}`,
+		"platform/clusters/staging/team/used.json":                 `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used", "namespace": "a"}}`,
 		"platform/clusters/staging/README.md":                      "# no manifest",
-		"platform/clusters/staging/team/kustomization.yaml":        "namePrefix: x-\nresources: [three.yaml, ../../../base]\nconfigMapGenerator: [{name: c, files: [k=values.yaml]}]\n",
+		"platform/clusters/staging/team/kustomization.yaml":        "namePrefix: x-\nresources: [three.yaml, used.json, ../../../base]\nconfigMapGenerator: [{name: c, files: [k=values.yaml]}]\n",
 		"platform/clusters/staging/team/three.yaml":                manifest("three"),
 		"platform/clusters/staging/team/values.yaml":               "a: b\n",
 		"platform/clusters/staging/team/four.yaml":                 manifest("four"),
@@ -57,13 +60,14 @@ func TestReadFolder(t *testing.T) {
 		"platform/base/kustomization.yaml":                         "resources: [base.yaml]\n",
 		"platform/base/base.yaml":                                  manifest("base"),
 	})
-	root := delivery{object: "Kustomization/flux-system/flux-system", path: rootDir, inventory: []string{"a_one__ConfigMap", "a_two__ConfigMap", "a_ignored-2__ConfigMap", "a_x-three__ConfigMap", "a_gotk__ConfigMap", "a_five__ConfigMap"}}
+	root := delivery{object: "Kustomization/flux-system/flux-system", path: rootDir, inventory: []string{"a_one__ConfigMap", "a_two__ConfigMap", "a_ignored-2__ConfigMap", "a_x-three__ConfigMap", "a_x-used__ConfigMap", "a_gotk__ConfigMap", "a_five__ConfigMap"}}
 	read, err := readFolder(f, []delivery{{object: bootstrap, path: rootDir + "/flux-system", inventory: []string{"a_gotk__ConfigMap"}}, root})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &FolderRead{Files: 12, Objects: 9, Applied: 9, NotApplied: []NotApplied{
+	want := &FolderRead{Files: 14, Objects: 11, Applied: 10, NotApplied: []NotApplied{
 		{rootDir + "/flux-system/forgotten.yaml", []string{"ConfigMap a/forgotten"}, "no Kustomization leads to it"},
+		{rootDir + "/left.json", []string{"ConfigMap a/left"}, "no Kustomization leads to it"},
 		{rootDir + "/one.yaml", []string{"ConfigMap a/ignored"}, "it is not among what Kustomization/flux-system/flux-system applied: it may be ignored, patched away or left to others"},
 		{rootDir + "/team/four.yaml", []string{"ConfigMap a/four"}, "no Kustomization leads to it"},
 	}}

@@ -37,10 +37,11 @@ type options struct {
 	ranges            []string
 	yes, dryRun       bool
 	proxy, capsule    bool
-	defaults          bool
+	defaults, check   bool
 	proxyGiven        *bool // nil keeps the fleet's setting
 	capsuleGiven      *bool // nil keeps the fleet's setting
 	defaultsGiven     *bool // nil keeps the fleet's setting
+	checkGiven        *bool // nil keeps the fleet's setting
 	images            imageflags.Flags
 }
 
@@ -87,6 +88,9 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 			if cmd.Flags().Changed("defaults") {
 				o.defaultsGiven = &o.defaults
 			}
+			if cmd.Flags().Changed("check") {
+				o.checkGiven = &o.check
+			}
 			return o.run(cmd.Context(), streams, args)
 		},
 	}
@@ -99,6 +103,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.BoolVar(&o.defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36 (default: as the fleet has it)")
+	flags.BoolVar(&o.check, "check", false, "with a CronJob that runs tenure check in the cluster (default: as the fleet has it)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")
 	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
@@ -161,7 +166,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Shards: o.shards, ClusterRanges: o.ranges}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

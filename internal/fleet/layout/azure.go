@@ -2,6 +2,7 @@ package layout
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -49,7 +50,8 @@ func azurePaths(config *unstructured.Unstructured) []string {
 
 // azureRoots returns the objects that Azure's extension creates for a FluxConfig: its Namespace, a
 // GitRepository with the name of the FluxConfig, and a Kustomization NAME-KUSTOMIZATION for each
-// entry. Sync describes the entry with the cluster's folder.
+// entry, with its fields: see Microsoft.KubernetesConfiguration/fluxConfigurations in the reference
+// of Azure's resources. Sync describes the entry with the cluster's folder.
 func azureRoots(config *unstructured.Unstructured, clusterPath string) (Sync, []unstructured.Unstructured) {
 	name := config.GetName()
 	namespace := cmp.Or(config.GetNamespace(), "cluster-config")
@@ -57,18 +59,30 @@ func azureRoots(config *unstructured.Unstructured, clusterPath string) (Sync, []
 	url, _ := repository["url"].(string)
 	branch, _, _ := unstructured.NestedString(repository, "repositoryRef", "branch")
 	sync := Sync{Kind: gitRepository, URL: url, Branch: cmp.Or(branch, "master"), Namespace: namespace, Source: name}
+	source := map[string]any{"interval": seconds(repository, "syncIntervalInSeconds"), "url": url, "ref": map[string]any{"branch": sync.Branch}}
+	// A tag, a range of versions or a commit is in the place of the branch.
+	if ref, _, _ := unstructured.NestedMap(repository, "repositoryRef"); branch == "" && len(ref) > 0 {
+		source["ref"] = ref
+	}
 	home := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
-	roots := []unstructured.Unstructured{home, newObject("source.toolkit.fluxcd.io/v1", gitRepository, namespace, name, map[string]any{
-		"interval": "10m", "url": url, "ref": map[string]any{"branch": sync.Branch},
-	})}
+	roots := []unstructured.Unstructured{home, newObject("source.toolkit.fluxcd.io/v1", gitRepository, namespace, name, source)}
 	kustomizations, _, _ := unstructured.NestedMap(config.Object, "spec", "kustomizations")
 	for _, key := range slices.Sorted(maps.Keys(kustomizations)) {
 		fields, _ := kustomizations[key].(map[string]any)
 		folder, _ := fields["path"].(string)
 		prune, _ := fields["prune"].(bool)
 		spec := map[string]any{
-			"interval": "10m", "path": "./" + cleanPath(folder), "prune": prune,
+			"interval": seconds(fields, "syncIntervalInSeconds"), "path": "./" + cleanPath(folder), "prune": prune,
+			"timeout": seconds(fields, "timeoutInSeconds"), "wait": true,
 			"sourceRef": map[string]any{"kind": gitRepository, "name": name},
+		}
+		if fields["retryIntervalInSeconds"] != nil {
+			spec["retryInterval"] = seconds(fields, "retryIntervalInSeconds")
+		}
+		for _, field := range []string{"force", "wait", "postBuild"} {
+			if value, given := fields[field]; given {
+				spec[field] = value
+			}
 		}
 		var needs []any
 		dependsOn, _, _ := unstructured.NestedStringSlice(fields, "dependsOn")
@@ -84,6 +98,17 @@ func azureRoots(config *unstructured.Unstructured, clusterPath string) (Sync, []
 		}
 	}
 	return sync, roots
+}
+
+// seconds returns a duration of a FluxConfig, which is a number of seconds and by default ten minutes.
+func seconds(fields map[string]any, name string) string {
+	switch n := fields[name].(type) {
+	case int64:
+		return fmt.Sprintf("%ds", n)
+	case float64:
+		return fmt.Sprintf("%.0fs", n)
+	}
+	return "10m"
 }
 
 func newObject(apiVersion, kind, namespace, name string, spec map[string]any) unstructured.Unstructured {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // TestLoadOfARootElsewhere checks roots outside of the system folder: a Kustomization beside its
@@ -23,10 +25,19 @@ func TestLoadOfARootElsewhere(t *testing.T) {
 kind: FluxConfig
 metadata: {name: platform, namespace: cluster-config}
 spec:
-  gitRepository: {url: "https://git.example.com/azure", repositoryRef: {branch: main}}
+  gitRepository: {url: "https://git.example.com/azure", repositoryRef: {branch: main}, syncIntervalInSeconds: 120}
   kustomizations:
     infra: {path: ./infra}
-    apps: {path: ./apps, prune: true, dependsOn: [infra]}
+    apps:
+      path: ./apps
+      prune: true
+      force: true
+      wait: false
+      syncIntervalInSeconds: 300
+      retryIntervalInSeconds: 60
+      timeoutInSeconds: 240
+      dependsOn: [infra]
+      postBuild: {substitute: {region: west}, substituteFrom: [{kind: ConfigMap, name: vars, optional: true}]}
 `
 	f, err = Load(folder(t, map[string]string{"azure.yaml": azure, "apps/app.yaml": "kind: ConfigMap\n"}), "apps", Options{})
 	if err != nil {
@@ -39,6 +50,47 @@ spec:
 	}
 	if diff := cmp.Diff(want, f.Sync); diff != "" || strings.Join(names, ", ") != "Namespace cluster-config, GitRepository platform, Kustomization platform-apps, Kustomization platform-infra" {
 		t.Errorf("FluxConfig: roots %v, sync (-want +got):\n%s", names, diff)
+	}
+	wantSpecs := []string{
+		"interval: 120s\nref:\n  branch: main\nurl: https://git.example.com/azure\n",
+		`dependsOn:
+- name: platform-infra
+force: true
+interval: 300s
+path: ./apps
+postBuild:
+  substitute:
+    region: west
+  substituteFrom:
+  - kind: ConfigMap
+    name: vars
+    optional: true
+prune: true
+retryInterval: 60s
+sourceRef:
+  kind: GitRepository
+  name: platform
+timeout: 240s
+wait: false
+`,
+		"interval: 10m\npath: ./infra\nprune: false\nsourceRef:\n  kind: GitRepository\n  name: platform\ntimeout: 10m\nwait: true\n",
+	}
+	for i, u := range f.Roots[1:] {
+		spec, err := yaml.Marshal(u.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wantSpecs[i], string(spec)); diff != "" {
+			t.Errorf("spec of %s, -want +got:\n%s", u.GetName(), diff)
+		}
+	}
+	tagged := strings.Replace(azure, "{branch: main}", "{tag: v1.2.3}", 1)
+	f, err = Load(folder(t, map[string]string{"azure.yaml": tagged, "apps/app.yaml": "kind: ConfigMap\n"}), "apps", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tag, _, _ := unstructured.NestedString(f.Roots[1].Object, "spec", "ref", "tag"); tag != "v1.2.3" {
+		t.Errorf("a FluxConfig with a tag: %v", f.Roots[1].Object["spec"])
 	}
 }
 

@@ -65,6 +65,7 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 		"proxy":    {Proxy: &yes},
 		"capsule":  {Capsule: &yes},
 		"defaults": {Defaults: &yes},
+		"check":    {Check: &yes},
 		"shards":   {Shards: []string{"any"}},
 		"warn":     {Warn: true},
 	} {
@@ -93,13 +94,13 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 		files[dir+"kustomization.yaml"] = componentFile(name + ".yaml")
 	}
 	files["components/capsule/kustomization.yaml"] += capsulePatch
-	files["components/warn/kustomization.yaml"] += warnPatch
+	files["components/warn/kustomization.yaml"] += warnPatch + warnCheckPatch
 	files["components/release/kustomization.yaml"] = componentFile() + releaseComponent
 	return files, nil
 }
 
 // The patches of components. The component capsule comes after proxy, whose Deployment it patches
-// too.
+// too, and warn after check.
 const (
 	capsulePatch = `patches:
   - target: {kind: Deployment, labelSelector: app.kubernetes.io/name=tenure}
@@ -119,6 +120,11 @@ patches:
     patch: '[{"op": "replace", "path": "/spec/validationActions", "value": ["Warn", "Audit"]}]'
 `
 )
+
+// warnCheckPatch is for the CronJob, if the component check comes before.
+const warnCheckPatch = `  - target: {kind: CronJob, name: ` + checkName + `}
+    patch: '[{"op": "replace", "path": "/spec/jobTemplate/spec/template/spec/containers/0/args/2", "value": "--mode=warn"}]'
+`
 
 // warnComponent is the kustomization file of the component that lets the rules of a fleet warn.
 var warnComponent = "# The rules only warn. Written by `tenure profile multi-tenant`.\n" + componentFile("policies.yaml") + warnPatch

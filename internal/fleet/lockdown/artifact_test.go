@@ -35,10 +35,11 @@ func TestArtifact(t *testing.T) {
 		{"Capsule's kinds", []string{"capsule"}, lockdown.Options{Capsule: &yes}},
 		{"defaults", []string{"defaults"}, lockdown.Options{Defaults: &yes}},
 		{"shards", []string{"shards"}, lockdown.Options{Shards: []string{"gold"}}},
+		{"the check", []string{"check"}, lockdown.Options{Check: &yes}},
 		{"warn mode", []string{"warn"}, lockdown.Options{Warn: true}},
 		{
-			"all components", []string{"proxy", "capsule", "defaults", "shards", "warn"},
-			lockdown.Options{Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}, Warn: true},
+			"all components", []string{"proxy", "capsule", "defaults", "shards", "check", "warn"},
+			lockdown.Options{Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}, Check: &yes, Warn: true},
 		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

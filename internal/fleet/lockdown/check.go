@@ -24,8 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// minKubernetes is the minimum version for Flux 2.9 and the rules.
-const minKubernetes = "1.33.0"
+// minKubernetes is the minimum version for the rules: their expressions use the function flatten,
+// which older API servers do not accept. hack/celversions tests it.
+const minKubernetes = "1.35.0"
 
 // Result is the result of one check.
 type Result struct {
@@ -59,7 +60,7 @@ func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	}
 	results := []Result{{"Kubernetes", true, info.GitVersion}}
 	if v, err := version.ParseGeneric(info.GitVersion); err != nil || v.LessThan(version.MustParseGeneric(minKubernetes)) {
-		results[0] = Result{"Kubernetes", false, info.GitVersion + ": update it to 1.33 or newer"}
+		results[0] = Result{"Kubernetes", false, info.GitVersion + ": update it to 1.35 or newer"}
 	}
 	served, err := c.servesPolicies()
 	if err != nil {

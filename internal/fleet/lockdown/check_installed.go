@@ -42,7 +42,13 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected, err := c.expected(deployments, hasName(policies, defaultsName), slices.ContainsFunc(bindings, warnsOfObjects))
+	jobs, err := c.list(ctx, schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	expected, err := c.expected(deployments, parts{
+		defaults: hasName(policies, defaultsName), warn: slices.ContainsFunc(bindings, warnsOfObjects), check: hasName(jobs, checkName),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +64,17 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	return results, nil
 }
 
+// parts are the optional parts of an installation that no Deployment shows.
+type parts struct {
+	// defaults is the policy that fills in defaults, and check the CronJob.
+	defaults, check bool
+	// warn are the rules that deny in warn mode, which the cluster needs.
+	warn bool
+}
+
 // expected returns the objects that this version installs, including the optional parts
-// for which the cluster has Deployments, the policy that fills in defaults if the cluster has
-// it, and the rules that deny in warn mode if the cluster needs them.
-func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults, warn bool) ([]*unstructured.Unstructured, error) {
+// for which the cluster has Deployments, and the others that it has or needs.
+func (c Cluster) expected(deployments []*unstructured.Unstructured, optional parts) ([]*unstructured.Unstructured, error) {
 	manager, err := managerManifests(c.Namespace, "", "")
 	if err != nil {
 		return nil, err
@@ -80,11 +93,14 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults, wa
 	if slices.ContainsFunc(deployments, isShard) {
 		manifests = append(manifests, string(config.Shards()))
 	}
-	if warn {
+	if optional.warn {
 		manifests = append(manifests, string(config.WarnPolicies()))
 	}
-	if defaults {
+	if optional.defaults {
 		manifests = append(manifests, string(config.Defaults()))
+	}
+	if optional.check {
+		manifests = append(manifests, checkJobManifests(c.Namespace, managerImage(manager), false))
 	}
 	ofFlux, err := rights.render("rights.yaml")
 	if err != nil {

@@ -239,7 +239,7 @@ func installedCluster(t *testing.T) (Cluster, client.Client) {
 	for _, d := range deployments {
 		controllers = append(controllers, parsed(t, d))
 	}
-	expected, err := c.expected(controllers, true, false)
+	expected, err := c.expected(controllers, parts{defaults: true, check: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func named(t *testing.T, object string) *unstructured.Unstructured {
 // namespace.
 func TestExpectedOnce(t *testing.T) {
 	t.Parallel()
-	expected, err := Cluster{Namespace: "gitops"}.expected(nil, true, false)
+	expected, err := Cluster{Namespace: "gitops"}.expected(nil, parts{defaults: true, check: true})
 	if err != nil {
 		t.Fatal(err)
 	}

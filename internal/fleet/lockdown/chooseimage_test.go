@@ -40,7 +40,7 @@ func TestChooseImage(t *testing.T) {
 func TestConfigImage(t *testing.T) {
 	t.Parallel()
 	want := "image: " + release.DefaultRepository + ":" + release.Unreleased + "\n"
-	for name, manifests := range map[string][]byte{"manager": config.Manager(), "proxy": config.Proxy()} {
+	for name, manifests := range map[string][]byte{"manager": config.Manager(), "proxy": config.Proxy(), "check": config.Check()} {
 		if got := string(manifests); strings.Count(got, "image: ") != 1 || !strings.Contains(got, want) {
 			t.Errorf("config/%s does not name %q", name, want)
 		}

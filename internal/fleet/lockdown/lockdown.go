@@ -9,7 +9,7 @@
 //	infrastructure/tenure/                            CRDs, rules, roles, TenancyProfile
 //	infrastructure/tenure/capsule.yaml                Capsule's CRDs and rights, with --capsule
 //	infrastructure/tenure/warn/                       what warn mode changes, with --mode warn
-//	infrastructure/tenure/manager/                    the manager, and the proxy
+//	infrastructure/tenure/manager/                    the manager, the proxy and the check
 //
 // The package changes no other file of the fleet, with one exception: a patch of the fleet
 // that sets the root's account applies after the component, so the package replaces the
@@ -73,6 +73,9 @@ type Options struct {
 	// Defaults sets whether the policy tenure-defaults is installed, which needs Kubernetes 1.36.
 	// Nil keeps the state of the fleet; a new fleet does not have it.
 	Defaults *bool
+	// Check sets whether the CronJob that checks the lockdown is installed beside the manager, with
+	// its image. Nil keeps the fleet's choice; a new fleet has none.
+	Check *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps the earlier pins; an
 	// empty slice removes them.
 	Pins []Pin

@@ -36,6 +36,7 @@ func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 	}
 	t.now[managerFile] = manifests
 	c.Proxy = t.writeProxy(c, o.Proxy)
+	c.Check = t.writeCheck(c, o.Check)
 	if capsule {
 		t.now[managerFile] = withCapsule(manifests)
 		if c.Proxy {

@@ -3,6 +3,7 @@ package lockdown
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -105,25 +108,8 @@ func TestNotificationsReach(t *testing.T) {
 // address, and that the component restricts them.
 func TestComponentKeepsNotificationsOut(t *testing.T) {
 	t.Parallel()
-	policiesOf := func(manifests []byte) (all []networkingv1.NetworkPolicy) {
-		objects, err := flux.ReadObjects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range objects {
-			var p networkingv1.NetworkPolicy
-			if o.GetKind() != "NetworkPolicy" {
-				continue
-			}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, p)
-		}
-		return all
-	}
 	addresses := map[string]netip.Addr{"Services": netip.MustParseAddr("10.96.0.1"), "metadata": netip.MustParseAddr("169.254.169.254"), "public": netip.MustParseAddr("203.0.113.7")}
-	if got := notificationsReach(policiesOf(config.FluxComponents()), addresses); !strings.Contains(got, "allow-egress lets them reach the addresses of Services") {
+	if got := notificationsReach(policiesOf(t, config.FluxComponents()), addresses); !strings.Contains(got, "allow-egress lets them reach the addresses of Services") {
 		t.Errorf("without the component: got %q", got)
 	}
 	for _, tc := range []struct {
@@ -138,7 +124,7 @@ func TestComponentKeepsNotificationsOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policies := policiesOf(locked)
+		policies := policiesOf(t, locked)
 		got := notificationsReach(policies, addresses)
 		if strings.Count(got, " lets them reach ") != 1 || !strings.Contains(got, "addresses of "+tc.open) {
 			t.Errorf("%s: got %q, want that %s alone can be reached", tc.reason, got, tc.open)
@@ -176,4 +162,93 @@ func TestBlockedRanges(t *testing.T) {
 			t.Errorf("%s (-want +got): %v\n%s", tc.reason, err, diff)
 		}
 	}
+}
+
+// policiesOf returns the network policies in manifests.
+func policiesOf(t *testing.T, manifests []byte) (all []networkingv1.NetworkPolicy) {
+	t.Helper()
+	objects, err := flux.ReadObjects(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		var p networkingv1.NetworkPolicy
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestProgramsReach checks where the policies of a cluster that is locked down let Tenure's programs
+// connect to: names, the API server, and notification-controller for the manager alone.
+func TestProgramsReach(t *testing.T) {
+	t.Parallel()
+	yes := true
+	manifests, err := Export(config.FluxComponents(), Options{Tenants: true, Proxy: &yes, Check: &yes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := policiesOf(t, manifests)
+	const events = "app=notification-controller"
+	for _, tt := range []struct {
+		reason, program, to string
+		port                int32
+		want                bool
+	}{
+		{"the API server of a public cloud", "tenure-manager", "203.0.113.7", 443, true},
+		{"the API server of a node", "tenure-proxy", "10.0.0.4", 6443, true},
+		{"the API server of minikube", "tenure-check", "192.168.49.2", 8443, true},
+		{"names", "tenure-proxy", "10.96.0.10", 53, true},
+		{"the events of Flux", "tenure-manager", events, 9090, true},
+		{"they are no business of the proxy", "tenure-proxy", events, 9090, false},
+		{"nor of the check", "tenure-check", events, 9090, false},
+		{"other Pods beside Flux", "tenure-manager", "app=source-controller", 9090, false},
+		{"the cloud's metadata", "tenure-manager", "169.254.169.254", 80, false},
+		{"a database of a tenant", "tenure-proxy", "10.1.2.3", 5432, false},
+		{"etcd", "tenure-check", "10.0.0.4", 2379, false},
+		{"Flux itself is not limited", "source-controller", "10.1.2.3", 5432, true},
+	} {
+		if got := connects(t, policies, labels.Set{"app": tt.program}, tt.to, tt.port); got != tt.want {
+			t.Errorf("%s: %s connects to %s, port %d: %t, want %t", tt.reason, tt.program, tt.to, tt.port, got, tt.want)
+		}
+	}
+	if policies := policiesOf(t, config.FluxComponents()); !connects(t, policies, labels.Set{"app": "tenure-manager"}, "10.1.2.3", 5432) {
+		t.Error("without the lockdown, Flux's policies limit the manager")
+	}
+}
+
+// connects reports whether policies let a Pod connect to an address, or to a Pod beside it that has
+// a label.
+func connects(t *testing.T, policies []networkingv1.NetworkPolicy, pod labels.Set, to string, port int32) bool {
+	t.Helper()
+	limited := false
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !selector.Matches(pod) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			continue
+		}
+		limited = true
+		for _, rule := range p.Spec.Egress {
+			peer := len(rule.To) == 0 || slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool {
+				key, value, isPod := strings.Cut(to, "=")
+				if !isPod || peer.PodSelector == nil {
+					return false
+				}
+				selector, err := metav1.LabelSelectorAsSelector(peer.PodSelector)
+				return err == nil && selector.Matches(labels.Set{key: value})
+			})
+			if peer && (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntVal == port })) {
+				return true
+			}
+		}
+	}
+	return !limited
 }

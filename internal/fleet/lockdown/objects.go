@@ -13,7 +13,7 @@ import (
 
 // Objects returns Tenure's objects, without Flux, for a namespace of Flux and of the manager:
 // kinds, roles, rules, the TenancyProfile, the manager, and the optional parts that the options
-// select: the proxy, Capsule's kinds, the policy tenure-defaults and, with Shards, the policy
+// select: the proxy, the CronJob tenure-check, Capsule's kinds, the policy tenure-defaults and, with Shards, the policy
 // that assigns objects to shards. The other options of interest are Warn, Allow and
 // ManagerImage. `tenure install`, the Helm chart and the manifests of a release have these
 // objects. Multi-document YAML. It returns an error if the image or an address in the options
@@ -40,6 +40,9 @@ func Objects(namespace string, o Options) ([]byte, error) {
 	programs := []string{manager}
 	if o.Proxy != nil && *o.Proxy {
 		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
+	}
+	if o.Check != nil && *o.Check {
+		programs = append(programs, checkJobManifests(namespace, managerImage(manager), o.Warn))
 	}
 	if o.Capsule != nil && *o.Capsule {
 		all = append(all, capsuleManifests(namespace))

@@ -40,9 +40,9 @@ type component struct {
 	DefaultAccount string
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
-	// Warn, Tokens, Flagger, Proxy, Capsule and Defaults enable the optional parts. Capsule enables
+	// Warn, Tokens, Flagger, Proxy, Capsule, Defaults and Check enable the optional parts. Capsule enables
 	// Capsule's kinds: see [tree.writeCapsule].
-	Warn, Tokens, Flagger, Proxy, Capsule, Defaults bool
+	Warn, Tokens, Flagger, Proxy, Capsule, Defaults, Check bool
 }
 
 // patched is an object of the platform that the root patches; its file stays unchanged.

@@ -13,8 +13,7 @@ const ReleaseFlag = "--release"
 
 // releasePatch is the patch of the manager's Kustomization. The old Pod ends before the new
 // one starts, and the new one is ready only after it has released all objects.
-const releasePatch = `  # The first step to single-tenant: the manager removes its finalizers.
-  patches:
+const releasePatch = `    # The first step to single-tenant: the manager removes its finalizers.
     - target:
         kind: Deployment
         name: ` + managerName + `
@@ -30,6 +29,9 @@ const releasePatch = `  # The first step to single-tenant: the manager removes i
           value: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
 `
 
+// patchesField begins the patches of a Kustomization, which the manager's has in warn mode.
+const patchesField = "  patches:\n"
+
 // release plans the first step of the way back: the cluster's manager removes its finalizers,
 // while it has the rights to. It returns nil if the fleet has done this step, or has no
 // manager.
@@ -42,7 +44,11 @@ func (t *tree) release() (*Plan, error) {
 	if there, _, err := managerSync(before); err != nil || !there {
 		return nil, err
 	}
-	after := strings.TrimRight(before, "\n") + "\n" + releasePatch
+	after := strings.TrimRight(before, "\n") + "\n"
+	if manager := before[strings.LastIndex(before, "\n---\n")+1:]; !strings.Contains(manager, "\n"+patchesField) {
+		after += patchesField
+	}
+	after += releasePatch
 	if _, patched, err := managerSync(after); err != nil || !patched {
 		return nil, fmt.Errorf("cannot edit %s: it is not as `tenure profile multi-tenant` wrote it: run that first", file)
 	}

@@ -47,7 +47,7 @@ func (e *AppliedElsewhereError) Error() string {
 }
 
 // Installation is the part of Tenure in a cluster that [Cluster.Remove] removes: rules, webhooks,
-// roles, manager and proxy.
+// roles, manager, proxy and check.
 type Installation struct {
 	// Objects are the objects, in the order of their removal.
 	Objects []*unstructured.Unstructured
@@ -105,7 +105,7 @@ const (
 // and roles come last.
 func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	all := true
-	manifests, err := Objects(c.Namespace, Options{Tenants: true, Warn: true, Proxy: &all, Capsule: &all, Defaults: &all, Shards: []string{"any"}})
+	manifests, err := Objects(c.Namespace, Options{Tenants: true, Warn: true, Proxy: &all, Capsule: &all, Defaults: &all, Check: &all, Shards: []string{"any"}})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func removalRank(o *unstructured.Unstructured) int {
 		return 1
 	case strings.HasSuffix(kind, "AdmissionPolicy"):
 		return 2
-	case kind == "Deployment":
+	case kind == "Deployment", kind == "CronJob":
 		return 3
 	case o.GroupVersionKind().Group == "rbac.authorization.k8s.io":
 		return 5

@@ -2,8 +2,8 @@ package node
 
 import "path/filepath"
 
-// TenureServer returns `tenure-server manager` and `tenure-server proxy` with their
-// flags. The executable is in binDir under its own name, as for [FluxPrograms].
+// TenureServer returns `tenure-server manager`, `tenure-server proxy` and `tenure-server check`
+// with their flags. The executable is in binDir under its own name, as for [FluxPrograms].
 func TenureServer(binDir string) []Program {
 	const name = "tenure-server"
 	file := filepath.Join(binDir, name)
@@ -48,6 +48,15 @@ func TenureServer(binDir string) []Program {
 			{Name: "audit-log-path", Kind: KindDroppedValue}, // would be a file of the host
 			{Name: "capsule", Kind: KindBool},
 			{Name: "log-level", Kind: KindString},
+		},
+		Env: fluxEnv,
+	}, {
+		Name:    name,
+		Path:    file,
+		Command: "check",
+		Flags: []Flag{
+			{Name: "namespace", Kind: KindString},
+			{Name: "mode", Kind: KindString},
 		},
 		Env: fluxEnv,
 	}}

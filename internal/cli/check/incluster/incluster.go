@@ -1,0 +1,102 @@
+// Package incluster implements `tenure-server check`: the comparison of `tenure check` by a Job in
+// the cluster. It has no part of the local cluster, and no fleet to compare with.
+package incluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The modes of the rules.
+const (
+	modeEnforce = "enforce"
+	modeWarn    = "warn"
+)
+
+// NewCommand returns the command.
+func NewCommand(streams ui.IO) *cobra.Command {
+	var namespace, mode string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check that the cluster is locked down",
+		Long: `Check compares the cluster with what this version of Tenure installs, as tenure check
+does, and writes nothing. It connects with $KUBECONFIG, or as the account of its Pod.
+The exit code is 1 when something is wrong, so that the Job fails.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := CheckMode(mode); err != nil {
+				return err
+			}
+			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}).ClientConfig()
+			if err != nil {
+				return ui.WithHint(fmt.Errorf("cannot find the cluster: %w", err), "run it in a Pod, or set $KUBECONFIG")
+			}
+			cluster, err := Connect(config, namespace)
+			if err != nil {
+				return err
+			}
+			cluster.Warn = mode == modeWarn
+			results, err := cluster.Check(cmd.Context())
+			return Print(streams, results, err)
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
+	cmd.Flags().StringVar(&mode, "mode", modeEnforce, "what the rules should do: enforce, or warn")
+	return cmd
+}
+
+// CheckMode returns an error for a value of --mode that is no mode of the rules.
+func CheckMode(mode string) error {
+	if mode != modeEnforce && mode != modeWarn {
+		return fmt.Errorf("--mode is enforce or warn, not %q", mode)
+	}
+	return nil
+}
+
+// Connect returns the cluster to check. Namespace is Flux's.
+func Connect(config *rest.Config, namespace string) (lockdown.Cluster, error) {
+	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	return lockdown.Cluster{Client: kube, Discovery: disco, Namespace: namespace}, nil
+}
+
+// Print prints the results as a table, and returns an error if a check failed. It returns the
+// error of the checks if there is one, which ended them.
+func Print(streams ui.IO, results []lockdown.Result, err error) error {
+	if err != nil && len(results) == 0 {
+		return err
+	}
+	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
+	for _, r := range results {
+		ready := "True"
+		if !r.OK {
+			ready = "False"
+			wrong++
+		}
+		table.Rows = append(table.Rows, []string{r.Name, ready, r.Message})
+	}
+	if printed := table.Print(streams.Stdout()); printed != nil || err != nil {
+		return errors.Join(err, printed)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d checks failed", wrong, len(results))
+	}
+	return nil
+}
