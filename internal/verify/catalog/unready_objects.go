@@ -50,10 +50,21 @@ func unready(u *unstructured.Unstructured) string {
 	switch a, _ := readyCondition(u); {
 	case a.message == flux.AssumedMessage:
 		return "is assumed"
+	case a.ready == metav1.ConditionUnknown && appliesAgain(u):
+		return ""
 	case a.ready != metav1.ConditionTrue:
 		return "is not ready"
 	}
 	return ""
+}
+
+// appliesAgain reports whether Flux reconciles a Kustomization whose current revision and
+// generation it has applied before, as it does at each interval.
+func appliesAgain(u *unstructured.Unstructured) bool {
+	applied, _, _ := unstructured.NestedString(u.Object, "status", "lastAppliedRevision")
+	attempted, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
+	generation, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	return applied != "" && applied == attempted && generation == u.GetGeneration()
 }
 
 // unreadyOf returns the Kustomizations, HelmReleases and ResourceSets of the platform that are

@@ -96,7 +96,15 @@ func TestUnreadyOf(t *testing.T) {
 	inputs := func(from map[string]any) map[string]any { return map[string]any{"inputsFrom": []any{from}} }
 	labelled := with(flux.ResourceSetInputProvider, "labelled", "False", "", nil)
 	labelled.SetLabels(map[string]string{"of": "teams"})
+	again := func(name, attempted string, observed int64) client.Object {
+		o := with(flux.Kustomization, name, "Unknown", "", nil)
+		o.SetGeneration(2)
+		status := o.(*unstructured.Unstructured).Object["status"].(map[string]any)
+		status["lastAppliedRevision"], status["lastAttemptedRevision"], status["observedGeneration"] = "main@sha1:1", attempted, observed
+		return o
+	}
 	e := newFakeEnv(interceptor.Funcs{},
+		again("again", "main@sha1:1", 2), again("changed", "main@sha1:1", 1), again("newer", "main@sha1:2", 2),
 		with(flux.Kustomization, "ready", "True", "", nil), with(flux.Kustomization, "failed", "False", "", nil),
 		with(flux.HelmRelease, "assumed", "True", flux.AssumedMessage, nil),
 		with(flux.ResourceSet, "failed", "False", "", nil), with(flux.ResourceSet, "assumed", "True", flux.AssumedMessage, nil),
@@ -114,8 +122,9 @@ func TestUnreadyOf(t *testing.T) {
 		got[u.String()] = u.reason
 	}
 	want := map[string]string{
-		"Kustomization/flux-system/failed": "is not ready", "HelmRelease/flux-system/assumed": "is assumed",
-		"ResourceSet/flux-system/failed": "is not ready", "ResourceSet/flux-system/assumed": "is assumed",
+		"Kustomization/flux-system/failed": "is not ready", "Kustomization/flux-system/changed": "is not ready", "Kustomization/flux-system/newer": "is not ready",
+		"HelmRelease/flux-system/assumed": "is assumed",
+		"ResourceSet/flux-system/failed":  "is not ready", "ResourceSet/flux-system/assumed": "is assumed",
 		"ResourceSet/flux-system/by-name":  "takes inputs from ResourceSetInputProvider/flux-system/teams, which is not ready",
 		"ResourceSet/flux-system/by-label": "takes inputs from ResourceSetInputProvider/flux-system/labelled, which is not ready",
 	}
