@@ -76,6 +76,10 @@ func documentedCommands() []documentedCommand {
 
 		{begins: "kubectl -n flux-system logs deployment/tenure-manager | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
 		{begins: "kubectl delete -k config/monitoring", at: elsewhere, elsewhere: "the local cluster has no kinds of Prometheus"},
+		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: elsewhere, elsewhere: "TestProgramsReach has the patch as the profile writes it"},
+		{begins: "kubectl -n flux-system create job --from=cronjob/tenure-check", at: elsewhere, elsewhere: "TestInstallExport makes the Job"},
+		{begins: "kubectl -n flux-system wait --for=condition=Complete job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport waits for the Job"},
+		{begins: "kubectl -n flux-system logs job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport reads what the Job prints"},
 		{begins: "kubectl -n flux-system create", at: elsewhere, elsewhere: "a person has the files"},
 		{begins: "git tag", at: elsewhere, elsewhere: "it publishes a release"},
 		{begins: "git checkout", at: elsewhere, elsewhere: "it publishes a release"},
