@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -267,10 +268,13 @@ func (t *target) labelNamespace(ctx context.Context, name, key, value string) er
 // podsRefused waits until a privileged Pod is refused in the tenant's namespace, or accepted.
 func (t *target) podsRefused(ctx context.Context, refused bool) error {
 	privileged := true
+	// A quota of the namespace refuses a Pod without requests.
+	little := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.home(), Name: sentinel},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: sentinel, Image: "images.example.com/any:1", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
+			Resources: corev1.ResourceRequirements{Requests: little, Limits: little},
 		}}},
 	}
 	return poll(ctx, "Pod Security to follow the label", func() (bool, error) {

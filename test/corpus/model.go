@@ -186,9 +186,7 @@ func (s state) open() map[string]bool {
 		"W4-git":  in("create", "", "services") || delivers,
 		"W5-git":  in("create", "networking.k8s.io", "ingresses") || delivers,
 		"W6-git":  in("create", "", "persistentvolumeclaims") || delivers,
-		"W7-git":  in("create", "", "pods") || delivers,
 		"W9-git":  in("create", "discovery.k8s.io", "endpointslices") || delivers,
-		"W10-git": in("create", "", "pods") || delivers,
 		"A2-api":  s.uncounted() || namespaces,
 
 		"A1-api":                syncs || releases || anySource || charts,

@@ -51,7 +51,7 @@ var attackKinds = map[string]string{
 	"W4-api": "Service Service/status", "W5-api": "Ingress HTTPRoute GRPCRoute TLSRoute Gateway", "W6-api": "PersistentVolumeClaim StatefulSet",
 	"W7-api": everyPod, "W8-api": "NetworkPolicy", "W9-api": "EndpointSlice Endpoints Pod/status", "W10-api": everyPod,
 	"W11-api": everyPod + " ResourceClaim", "W12-api": "ClusterNetworkPolicy AdminNetworkPolicy NetworkPolicy",
-	"W4-git": "Service", "W5-git": "Ingress", "W6-git": "PersistentVolumeClaim", "W7-git": "Pod", "W9-git": "EndpointSlice", "W10-git": "Pod",
+	"W4-git": "Service", "W5-git": "Ingress", "W6-git": "PersistentVolumeClaim", "W9-git": "EndpointSlice",
 }
 
 // kindsOf returns the kinds that an attack tries, sorted.

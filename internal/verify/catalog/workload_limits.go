@@ -129,7 +129,7 @@ func alsoByGit(register func(...Attack), canary func(*Scenario) *unstructured.Un
 }
 
 func addSystemPriority(register func(...Attack)) {
-	alsoByGit(register, gated("w7", map[string]any{"priorityClassName": "system-cluster-critical"}), Attack{
+	register(Attack{
 		ID: "W7", Via: API, Owners: OwnersWithin,
 		Title:    "runs a Pod with a priority of Kubernetes' own components, which evicts the Pods of others",
 		Controls: []string{"policy on Pods"},
@@ -140,7 +140,7 @@ func addSystemPriority(register func(...Attack)) {
 }
 
 func addForeignNodes(register func(...Attack)) {
-	alsoByGit(register, gated("w10", map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}}), Attack{
+	register(Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
 		Title:    "runs a Pod on nodes that are kept for others",
 		Controls: []string{"policy on Pods"},
