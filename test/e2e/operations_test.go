@@ -48,7 +48,7 @@ func (p proxied) rollsBack(earlier, values string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	admitted, refused := make(chan string, 1), make(chan time.Duration, 1)
-	config := rest.CopyConfig(p.Cluster.REST)
+	config := rest.CopyConfig(p.REST)
 	config.Impersonate.UserName = "alice"
 	config.QPS = -1
 	alice, err := client.New(config, client.Options{})

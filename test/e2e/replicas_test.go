@@ -61,7 +61,7 @@ func (r run) managerProcesses(replicas int) []int {
 // replica serves the webhooks, and it makes the next Tenant.
 func testKilledLeader(r run) {
 	r.kubectl("{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: relay}, spec: {owners: [{kind: User, name: alice}], namespaces: {create: [relay-a]}}}", "apply", "-f", "-")
-	config := rest.CopyConfig(r.Cluster.REST)
+	config := rest.CopyConfig(r.REST)
 	config.Impersonate.UserName = "alice"
 	alice, err := kubernetes.NewForConfig(config)
 	if err != nil {
