@@ -81,7 +81,7 @@ func policiesIn(t *testing.T, file string) (all []admissionregistrationv1.Valida
 // issues compiles the expressions of a policy as a version of Kubernetes does.
 func issues(t *testing.T, minor int, policy admissionregistrationv1.ValidatingAdmissionPolicy) (found []string) {
 	t.Helper()
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, uint(minor-1)))) //nolint:gosec // a small number
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, uint(minor-1))))
 	if err != nil {
 		t.Fatal(err)
 	}
