@@ -257,64 +257,57 @@ func markBinding(o *unstructured.Unstructured) error {
 // markDeployment puts marks in the place of the fields that values set. Args of the manager are
 // those of the objects with Capsule's kinds.
 func markDeployment(o *unstructured.Unstructured) error {
-	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	values, err := markContainer(o, "--capsule", capsuleMark, "spec", "template", "spec", "containers")
 	if err != nil {
 		return err
 	}
-	if len(containers) != 1 {
-		return fmt.Errorf("it has %d containers, want 1", len(containers))
-	}
-	container := containers[0].(map[string]any)
-	values, _ := container["name"].(string)
-	args, _, err := unstructured.NestedStringSlice(container, "args")
-	if err != nil {
-		return err
-	}
-	at := slices.Index(args, "--capsule")
-	if container["image"] != imageMark || container["resources"] == nil || at < 0 {
-		return errors.New("it lacks the image, the resources or the argument --capsule")
-	}
-	args[at] = capsuleMark
 	spec := o.Object["spec"].(map[string]any)
 	if values == "manager" {
-		args = append(args, releaseMark)
 		spec["strategy"] = strategyMark
 	}
-	container["resources"] = resourcesMark + values
 	spec["replicas"] = replicasMark + values
-	if err := unstructured.SetNestedStringSlice(container, args, "args"); err != nil {
-		return err
-	}
-	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
+	return nil
 }
 
 // markCronJob puts marks in the place of the fields that values set.
 func markCronJob(o *unstructured.Unstructured) error {
-	pod := []string{"spec", "jobTemplate", "spec", "template", "spec", "containers"}
-	containers, _, err := unstructured.NestedSlice(o.Object, pod...)
+	_, err := markContainer(o, "--mode=warn", modeMark, "spec", "jobTemplate", "spec", "template", "spec", "containers")
 	if err != nil {
 		return err
+	}
+	o.Object["spec"].(map[string]any)["schedule"] = scheduleMark
+	return nil
+}
+
+// markContainer puts marks in the place of the resources of the only container, and of an argument.
+// It returns the container's name, which is that of its values too.
+func markContainer(o *unstructured.Unstructured, argument, mark string, at ...string) (values string, err error) {
+	containers, _, err := unstructured.NestedSlice(o.Object, at...)
+	if err != nil {
+		return "", err
 	}
 	if len(containers) != 1 {
-		return fmt.Errorf("it has %d containers, want 1", len(containers))
+		return "", fmt.Errorf("it has %d containers, want 1", len(containers))
 	}
 	container := containers[0].(map[string]any)
-	values, _ := container["name"].(string)
+	values, _ = container["name"].(string)
 	args, _, err := unstructured.NestedStringSlice(container, "args")
 	if err != nil {
-		return err
+		return "", err
 	}
-	at := slices.Index(args, "--mode=warn")
-	if container["image"] != imageMark || container["resources"] == nil || at < 0 {
-		return errors.New("it lacks the image, the resources or the argument --mode=warn")
+	i := slices.Index(args, argument)
+	if container["image"] != imageMark || container["resources"] == nil || i < 0 {
+		return "", fmt.Errorf("it lacks the image, the resources or the argument %s", argument)
 	}
-	args[at] = modeMark
+	args[i] = mark
+	if values == "manager" {
+		args = append(args, releaseMark)
+	}
 	container["resources"] = resourcesMark + values
-	o.Object["spec"].(map[string]any)["schedule"] = scheduleMark
 	if err := unstructured.SetNestedStringSlice(container, args, "args"); err != nil {
-		return err
+		return "", err
 	}
-	return unstructured.SetNestedSlice(o.Object, containers, pod...)
+	return values, unstructured.SetNestedSlice(o.Object, containers, at...)
 }
 
 // markPolicy puts a mark in the place of the API server's ports, those of the rule for every address

@@ -78,7 +78,7 @@ func TestFeedsObjects(t *testing.T) {
 		"values of a chart":                   {"values.yaml", "replicas: 'ENC[x,type:int]'\nsops: {}\n", true},
 		"a file of variables":                 {"a.env", "A=ENC[x,type:str]\nsops_version=3\n", true},
 	} {
-		if got := c.feedsObjects(tc.name, []byte(tc.content)); got != tc.want {
+		if got := feedsObjects(tc.name, []byte(tc.content), c.takers()); got != tc.want {
 			t.Errorf("%s: got %t", reason, got)
 		}
 	}

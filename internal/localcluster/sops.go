@@ -30,13 +30,14 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 	if !c.opts.FakeSecrets || c.hasKey() {
 		return nil
 	}
+	takers := c.takers()
 	for _, m := range c.opts.Maps {
 		if m.Kind == network.KindOCI {
 			address, err := ocihost.ParseAddress(m.URL)
 			if err != nil {
 				return err
 			}
-			if err := c.fakeFolder(m, func(name string, content []byte) error { return c.oci.Overlay(address, name, content) }); err != nil {
+			if err := c.fakeFolder(m, takers, func(name string, content []byte) error { return c.oci.Overlay(address, name, content) }); err != nil {
 				return err
 			}
 		}
@@ -50,7 +51,7 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 		if branch == "" {
 			continue // a work tree with branches of its own
 		}
-		if err := c.fakeFolder(m, func(name string, content []byte) error { return c.Git.Overlay(ctx, m.URL, branch, name, content) }); err != nil {
+		if err := c.fakeFolder(m, takers, func(name string, content []byte) error { return c.Git.Overlay(ctx, m.URL, branch, name, content) }); err != nil {
 			return err
 		}
 	}
@@ -75,15 +76,16 @@ func (c *Cluster) hasKey() bool {
 // namedFiles is the number of encrypted files that a report names.
 const namedFiles = 3
 
-// fakeFolder replaces the encrypted values of a mapped folder with overlay, by files.
-func (c *Cluster) fakeFolder(m network.Map, overlay func(name string, content []byte) error) error {
+// fakeFolder replaces the encrypted values of a mapped folder with overlay, by files. takers are
+// those of [Cluster.takers].
+func (c *Cluster) fakeFolder(m network.Map, takers [][]byte, overlay func(name string, content []byte) error) error {
 	var inObjects, inSecrets []string
 	err := eachFile(m.Dir, func(name string, content []byte) error {
 		faked, ok := fakeSOPS(name, content)
 		switch {
 		case !ok:
 			return nil
-		case c.feedsObjects(name, content):
+		case feedsObjects(name, content, takers):
 			inObjects = append(inObjects, name)
 		default:
 			inSecrets = append(inSecrets, name)
@@ -111,32 +113,32 @@ func (c *Cluster) fakeFolder(m network.Map, overlay func(name string, content []
 }
 
 // feedsObjects reports whether the encrypted values of a file may get into objects of the fleet
-// other than Secrets: the file has other objects, or a Secret whose name stands in a file with
-// valuesFrom or substituteFrom.
-func (c *Cluster) feedsObjects(name string, content []byte) bool {
+// other than Secrets: the file has other objects, or a Secret that one of the takers names.
+func feedsObjects(name string, content []byte, takers [][]byte) bool {
 	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
 		return true
 	}
-	var names []string
-	for _, doc := range documentsOf(content) {
-		if doc["kind"] != "Secret" {
-			return true
-		}
+	return slices.ContainsFunc(documentsOf(content), func(doc map[string]any) bool {
 		metadata, _ := doc["metadata"].(map[string]any)
 		secret, _ := metadata["name"].(string)
-		names = append(names, secret)
-	}
-	feeds := false
+		return doc["kind"] != "Secret" || slices.ContainsFunc(takers, func(text []byte) bool { return bytes.Contains(text, []byte(secret)) })
+	})
+}
+
+// takers returns the files of the mapped folders in which objects of Flux take values or variables
+// from Secrets.
+func (c *Cluster) takers() [][]byte {
+	var all [][]byte
 	for _, m := range c.opts.Maps {
 		// A folder that cannot be read is reported when it is served.
 		_ = eachFile(m.Dir, func(_ string, content []byte) error {
 			if bytes.Contains(content, []byte("valuesFrom")) || bytes.Contains(content, []byte("substituteFrom")) {
-				feeds = feeds || slices.ContainsFunc(names, func(secret string) bool { return bytes.Contains(content, []byte(secret)) })
+				all = append(all, content)
 			}
 			return nil
 		})
 	}
-	return feeds
+	return all
 }
 
 // documentsOf returns the objects of a YAML file, without what is no object.

@@ -84,8 +84,13 @@ func TestShareChanges(t *testing.T) {
 		{Attack: attack, Tenant: "third", Finding: stopped("policy sources", "no")},
 		{Attack: Attack{ID: "N3", Via: API}, Tenant: "second", Finding: stopped("policy receivers", "no")},
 	}}
+	// A policy that is not here leaves the change unproven, for both tenants.
+	policy := Attack{ID: "I13", Via: API, Controls: []string{"policy on spec.kubeConfig"}}
+	doubtful := (&Scenario{doubts: []string{"Kustomization/x/y (assumed)"}}).withDoubts(policy, through)
+	r.Results = append(r.Results, Result{Attack: policy, Tenant: "first", Finding: doubtful},
+		Result{Attack: policy, Tenant: "second", Finding: stopped("policy kubeconfigs", "no")})
 	r.shareChanges()
-	for i, want := range []Outcome{GotThrough, GotThrough, Stopped, Stopped} {
+	for i, want := range []Outcome{GotThrough, GotThrough, Stopped, Stopped, NotProven, NotProven} {
 		if got := r.Results[i].Finding.Outcome; got != want {
 			t.Errorf("%s of %s: got %s, want %s", r.Results[i].Attack.Key(), r.Results[i].Tenant, got, want)
 		}

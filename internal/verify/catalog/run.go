@@ -117,58 +117,17 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if !opts.Keep {
 		defer removeVictim()
 	}
-	doubts, err := unprovableControls(ctx, admin)
+	fleet, err := readSurroundings(ctx, opts, admin, report.Tenants)
 	if err != nil {
 		return report, err
 	}
-	doubts = append(doubts, opts.Doubts...)
-	networkDoubts, err := enginePolicies(ctx, admin, networkPlugins, processes{})
-	if err != nil {
-		return report, err
-	}
-	missing, err := unreadyOf(ctx, admin, report.Tenants)
-	if err != nil {
-		return report, err
-	}
-	if err := readContents(ctx, opts, admin, missing); err != nil {
-		return report, err
-	}
-	doubts = append(doubts, missingControls(missing)...)
-	var namespaces corev1.NamespaceList
-	if err := admin.List(ctx, &namespaces); err != nil {
-		return report, fmt.Errorf("cannot read the namespaces: %w", err)
-	}
-	if report.Ungoverned, err = ungoverned(ctx, admin, report.Tenants, namespaces.Items); err != nil {
-		return report, err
-	}
-	proxy, err := findProxyEndpoint(ctx, admin)
-	if err != nil {
-		return report, err
-	}
+	report.Ungoverned = fleet.ungoverned
 	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
 		return report, err
 	}
-	controllers, err := newControllers(opts.Config)
+	envs, err := fleet.scenarios(ctx, opts, admin, victim, report.Tenants)
 	if err != nil {
 		return report, err
-	}
-	var envs []*Scenario
-	for _, t := range report.Tenants {
-		if opts.Tenant != "" && t.Name != opts.Tenant {
-			continue
-		}
-		e, err := newScenario(opts.Config, admin, opts.Git, opts.Platform, victim, t)
-		if err != nil {
-			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
-		}
-		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
-		e.namespaces, e.networkDoubts, e.controllers = namespaces.Items, networkDoubts, controllers
-		e.lacks = lacks(t, namespaces.Items, missing)
-		e.readLimits(ctx)
-		if err := e.prepareOwners(); err != nil {
-			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
-		}
-		envs = append(envs, e)
 	}
 	full := inFull(envs)
 	for _, e := range full {
@@ -198,6 +157,70 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	return report, err
 }
 
+// surroundings are what all attacks on a fleet have to know of it.
+type surroundings struct {
+	doubts, networkDoubts, ungoverned []string
+	missing                           []unreadyObject
+	namespaces                        []corev1.Namespace
+	proxy                             *proxyEndpoint
+	controllers                       map[string]client.Client
+}
+
+func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant) (*surroundings, error) {
+	var s surroundings
+	var err error
+	if s.doubts, err = unprovableControls(ctx, admin); err != nil {
+		return nil, err
+	}
+	s.doubts = append(s.doubts, opts.Doubts...)
+	if s.networkDoubts, err = enginePolicies(ctx, admin, networkPlugins, processes{}); err != nil {
+		return nil, err
+	}
+	if s.missing, err = unreadyOf(ctx, admin, tenants); err != nil {
+		return nil, err
+	}
+	if err := readContents(ctx, opts, admin, s.missing); err != nil {
+		return nil, err
+	}
+	var namespaces corev1.NamespaceList
+	if err := admin.List(ctx, &namespaces); err != nil {
+		return nil, fmt.Errorf("cannot read the namespaces: %w", err)
+	}
+	s.namespaces = namespaces.Items
+	if s.ungoverned, err = ungoverned(ctx, admin, tenants, s.namespaces); err != nil {
+		return nil, err
+	}
+	if s.proxy, err = findProxyEndpoint(ctx, admin); err != nil {
+		return nil, err
+	}
+	s.controllers, err = newControllers(opts.Config)
+	return &s, err
+}
+
+// scenarios prepares the attacks of each tenant, or of the one that the options name.
+func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client.WithWatch, victim Victim, tenants []discovery.Tenant) ([]*Scenario, error) {
+	var all []*Scenario
+	for _, t := range tenants {
+		if opts.Tenant != "" && t.Name != opts.Tenant {
+			continue
+		}
+		e, err := newScenario(opts.Config, admin, opts.Git, opts.Platform, victim, t)
+		if err != nil {
+			return nil, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
+		}
+		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
+		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
+		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
+		e.lacks = lacks(t, s.namespaces, s.missing)
+		e.readLimits(ctx)
+		if err := e.prepareOwners(); err != nil {
+			return nil, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
 // shareChanges gives what got through by the change of an object to the tenants of the same shape,
 // which only tried to create it.
 func (r *Report) shareChanges() {
@@ -210,7 +233,12 @@ func (r *Report) shareChanges() {
 	for i, made := range r.Results {
 		like := r.Like[made.Tenant]
 		if f, ok := changed[[2]string{like, made.Attack.Key()}]; ok && made.Finding.Outcome == Stopped {
-			f.Evidence = "as tenant " + like + ", which has the same rights: " + f.Evidence
+			const from = "as tenant %s, which has the same rights: %s"
+			if f.Outcome == NotProven {
+				f.Reason = fmt.Sprintf(from, like, f.Reason)
+			} else {
+				f.Evidence = fmt.Sprintf(from, like, f.Evidence)
+			}
 			r.Results[i].Finding = f
 		}
 	}

@@ -35,7 +35,7 @@ type tenantRun struct {
 // that only comes with them, since the tenant has none in its namespace.
 func (a *tenantRun) needsFiles() bool {
 	return a.scenario.Repository != nil && slices.ContainsFunc(a.attacks, func(attack Attack) bool {
-		return attack.Files != nil || attack.Source && a.scenario.foreignAccount()
+		return attack.Files != nil || attack.Source && a.scenario.platformDelivers()
 	})
 }
 
@@ -233,7 +233,7 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case (a.Files != nil || a.Source) && e.Repository == nil:
 		return e.noRepository()
-	case (a.Files != nil || a.Source && e.foreignAccount()) && e.unplanted != nil:
+	case (a.Files != nil || a.Source && e.platformDelivers()) && e.unplanted != nil:
 		return notProven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}
 	f := e.tryAll(ctx, a)
@@ -260,5 +260,7 @@ func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 	if len(e.doubts) == 0 || !a.admission() {
 		return f
 	}
-	return notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
+	doubtful := notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
+	doubtful.ByChange = f.ByChange
+	return doubtful
 }

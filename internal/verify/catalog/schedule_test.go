@@ -112,8 +112,8 @@ func TestRounds(t *testing.T) {
 		{scenario: env("c", "", "https://one")},
 		{scenario: env("d", "", "https://two"), attacks: planted},
 		{scenario: env("e", "", ""), attacks: planted},
-		{scenario: accountIn("f", env("f", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
-		{scenario: accountIn("flux-system", env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: deliveredFrom("f", env("f", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
+		{scenario: deliveredFrom("flux-system", env("g", "", "https://two")), attacks: []Attack{{ID: "X2", Source: true}}},
 	}
 	var got [][]string
 	for _, round := range rounds(all) {
@@ -128,10 +128,12 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// accountIn gives a tenant a namespace with its name, and an account in another one or in it.
-func accountIn(namespace string, e *Scenario) *Scenario {
+// deliveredFrom sets the namespace of the Kustomization for a tenant's repository. The account is in
+// the tenant's own.
+func deliveredFrom(namespace string, e *Scenario) *Scenario {
 	e.Namespace, e.Tenant.Namespaces = e.Tenant.Name, []string{e.Tenant.Name}
-	e.Account = discovery.Account{Namespace: namespace, Name: e.Tenant.Name}
+	e.Account = discovery.Account{Namespace: e.Tenant.Name, Name: e.Tenant.Name}
+	e.Repository.Kustomization.Namespace = namespace
 	return e
 }
 

@@ -136,16 +136,20 @@ func enginePolicies(ctx context.Context, admin client.Reader, engines map[string
 	}
 	var doubts []string
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
-		policies := byReason[reason]
-		slices.Sort(policies)
-		more := ""
-		if len(policies) > namedPolicies {
-			more = fmt.Sprintf(" and %d more", len(policies)-namedPolicies)
-			policies = policies[:namedPolicies]
-		}
-		doubts = append(doubts, strings.Join(policies, ", ")+more+" ("+reason+")")
+		doubts = append(doubts, someOf(byReason[reason])+" ("+reason+")")
 	}
 	return doubts, nil
+}
+
+// someOf names the first of the policies, sorted, and counts the others.
+func someOf(policies []string) string {
+	slices.Sort(policies)
+	more := ""
+	if len(policies) > namedPolicies {
+		more = fmt.Sprintf(" and %d more", len(policies)-namedPolicies)
+		policies = policies[:namedPolicies]
+	}
+	return strings.Join(policies, ", ") + more
 }
 
 // notEnforced returns the reason why an engine does not enforce a policy here, or "".

@@ -37,7 +37,7 @@ type contents struct {
 	unread bool
 	// controls are the objects in the manifests that may stop an attack and that the cluster
 	// lacks.
-	controls []string
+	controls []*unstructured.Unstructured
 }
 
 // evidence returns how the manifests of an object may give a tenant rights, or "". An unrelated
@@ -125,20 +125,21 @@ func isControl(o *unstructured.Unstructured) bool {
 	return engine && refuses(*o) || !engine && slices.Contains(controlKinds, o.GetKind())
 }
 
-// missingControls returns the objects that are not ready and have controls that the cluster lacks.
-func missingControls(missing []unreadyObject) []string {
+// missingControls returns the objects that are not ready and have controls that the cluster lacks
+// and that may limit a tenant: controls of the whole cluster, and of the tenant's namespaces.
+func missingControls(missing []unreadyObject, t discovery.Tenant) []string {
 	var doubts []string
 	for _, u := range missing {
 		for _, c := range u.contents {
-			if len(c.controls) == 0 {
-				continue
+			var names []string
+			for _, o := range c.controls {
+				if o.GetNamespace() == "" || slices.Contains(t.Namespaces, o.GetNamespace()) {
+					names = append(names, o.GetKind()+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+				}
 			}
-			slices.Sort(c.controls)
-			more := ""
-			if len(c.controls) > namedPolicies {
-				more = fmt.Sprintf(" and %d more", len(c.controls)-namedPolicies)
+			if len(names) > 0 {
+				doubts = append(doubts, fmt.Sprintf("%s, which %s with %s and %s", u.Ref, c.from, someOf(names), u.reason))
 			}
-			doubts = append(doubts, fmt.Sprintf("%s, which %s with %s%s and %s", u.Ref, c.from, strings.Join(c.controls[:min(len(c.controls), namedPolicies)], ", "), more, u.reason))
 		}
 	}
 	return doubts
@@ -231,7 +232,7 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 	for _, o := range objects {
 		// The API server may not know the kind of a policy, and lacks its objects then.
 		if isControl(o) && r.admin.Get(ctx, keyOf(o), o.DeepCopy()) != nil {
-			c.controls = append(c.controls, o.GetKind()+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+			c.controls = append(c.controls, o)
 		}
 		switch {
 		case slices.Contains(rightsKinds, o.GetKind()):

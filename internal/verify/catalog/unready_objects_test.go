@@ -201,7 +201,7 @@ func TestReadContents(t *testing.T) {
 }
 
 // A policy, a quota or a webhook of an object that is not ready may stop an attack, unless it is
-// applied or refuses nothing.
+// applied, refuses nothing, or is in a namespace that is not the tenant's.
 func TestMissingControls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -223,6 +223,10 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: applied, namespace: apps}
 ---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: database, namespace: infra}
+---
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, namespace: apps}
@@ -240,7 +244,7 @@ metadata: {name: settings, namespace: apps}
 		t.Fatal(err)
 	}
 	want := []string{"Kustomization/flux-system/policies, which applies ./ with ClusterPolicy enforced, ResourceQuota apps/missing and is not ready"}
-	if diff := cmp.Diff(want, missingControls(missing)); diff != "" {
+	if diff := cmp.Diff(want, missingControls(missing, discovery.Tenant{Namespaces: []string{"apps"}})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
