@@ -42,6 +42,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n dev-team-apps get tenantparameters tenure", at: onCluster},
 		{begins: "kubectl -n flux-system get deployments", at: onCluster},
 		{begins: "kubectl -n flux-system rollout status", at: onCluster},
+		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: onCluster},
 		{begins: "kubectl get gitrepositories,ocirepositories -A -o custom-columns=", at: onCluster},
 		{begins: "kubectl auth can-i create priorityclasses", at: onCluster}, // the code is 1 for no
 
@@ -74,7 +75,6 @@ func documentedCommands() []documentedCommand {
 
 		{begins: "kubectl -n flux-system logs deployment/tenure-manager | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
 		{begins: "kubectl delete -k config/monitoring", at: elsewhere, elsewhere: "the local cluster has no kinds of Prometheus"},
-		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: elsewhere, elsewhere: "TestProgramsReach has the patch as the profile writes it"},
 		{begins: "kubectl -n flux-system create job --from=cronjob/tenure-check", at: elsewhere, elsewhere: "TestInstallExport makes the Job"},
 		{begins: "kubectl -n flux-system wait --for=condition=Complete job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport waits for the Job"},
 		{begins: "kubectl -n flux-system logs job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport reads what the Job prints"},
