@@ -159,6 +159,15 @@ func (g *gitlab) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
+// taken returns the calls since it was asked last.
+func (g *gitlab) taken() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	calls := g.calls
+	g.calls = nil
+	return calls
+}
+
 // TestGitLabScript runs the script of GitLab's job against its API.
 func TestGitLabScript(t *testing.T) {
 	t.Parallel()
@@ -189,15 +198,15 @@ func TestGitLabScript(t *testing.T) {
 		if said, code := script(t, "gitlab.sh", []string{"comment"}, env); code != 0 {
 			t.Errorf("%s: exit code %d\n%s", tt.reason, code, said)
 		}
-		if diff := cmp.Diff(tt.want, server.calls); diff != "" {
+		if diff := cmp.Diff(tt.want, server.taken()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.reason, diff)
 		}
-		server.calls = nil
 		if said, code := script(t, "gitlab.sh", []string{"report"}, env); code != 0 {
 			t.Errorf("%s: exit code %d\n%s", tt.reason, code, said)
 		}
-		if content, err := os.ReadFile(filepath.Join(out, "main.json")); err != nil || string(content) != "{}" || len(server.calls) != 1 || !strings.HasSuffix(server.calls[0], " job") {
-			t.Errorf("%s: the report is %q, %v; calls %q", tt.reason, content, err, server.calls)
+		calls := server.taken()
+		if content, err := os.ReadFile(filepath.Join(out, "main.json")); err != nil || string(content) != "{}" || len(calls) != 1 || !strings.HasSuffix(calls[0], " job") {
+			t.Errorf("%s: the report is %q, %v; calls %q", tt.reason, content, err, calls)
 		}
 		api.Close()
 		// Without GitLab there is no report, and no half of one.
