@@ -208,19 +208,15 @@ func policyMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 // rewritten returns a control that is removed by a change of a policy's spec.
 func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdmissionPolicySpec)) Control {
 	return Control{Name: name, Away: away, remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-		key := client.ObjectKey{Name: policy}
 		var before *admissionv1.ValidatingAdmissionPolicySpec
 		set := func(ctx context.Context, change func(*admissionv1.ValidatingAdmissionPolicySpec)) error {
-			p := &admissionv1.ValidatingAdmissionPolicy{}
-			if err := t.admin.Get(ctx, key, p); err != nil {
-				return err
-			}
-			if before == nil {
-				before = p.Spec.DeepCopy()
-			}
-			change(&p.Spec)
-			t.unsettled = true
-			return t.admin.Update(ctx, p)
+			return t.changePolicy(ctx, policy, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+				if before == nil {
+					before = p.Spec.DeepCopy()
+				}
+				change(&p.Spec)
+				return nil
+			})
 		}
 		// The next attack waits for the removal and for the last restoration at once.
 		restore := func(ctx context.Context) error {

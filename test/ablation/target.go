@@ -26,7 +26,8 @@ type target struct {
 	tenant discovery.Tenant
 	// account is the account that the tenant attacks with.
 	account discovery.Account
-	// unsettled is set while policies are restored that the API server may not enforce yet.
+	// unsettled is set while the API server may not enforce the last change of a policy yet. The next
+	// attack waits for it: for the restoration of a row and the removal of the next one at once.
 	unsettled bool
 	// neighbour is a namespace of another tenant, or empty.
 	neighbour string

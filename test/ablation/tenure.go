@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -288,7 +289,8 @@ func warning(name string) Control {
 			set := func(ctx context.Context, actions string) error {
 				b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"validationActions":[`+actions+`]}}`))
-				return errors.Join(t.admin.Patch(ctx, b, patch), t.policiesInForce(ctx))
+				t.unsettled = true
+				return t.admin.Patch(ctx, b, patch)
 			}
 			return func(ctx context.Context) error { return set(ctx, `"Deny"`) }, set(ctx, `"Warn","Audit"`)
 		},
@@ -324,21 +326,22 @@ func warnMode() Control {
 						return err
 					}
 				}
-				return t.policiesInForce(ctx)
+				t.unsettled = true
+				return nil
 			}
 			restore := func(ctx context.Context) error {
 				errs := []error{set(ctx, admissionv1.Deny)}
 				for _, o := range further {
 					errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
 				}
-				return errors.Join(append(errs, t.policiesInForce(ctx))...)
+				return errors.Join(errs...)
 			}
 			for _, o := range further {
 				if err := t.admin.Create(ctx, o); err != nil {
 					return restore, err
 				}
 			}
-			return restore, errors.Join(t.policiesInForce(ctx), set(ctx, admissionv1.Warn, admissionv1.Audit))
+			return restore, set(ctx, admissionv1.Warn, admissionv1.Audit)
 		},
 	}
 }
@@ -374,7 +377,8 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 				ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
 			}))
 		}
-		return errors.Join(append(errs, t.policiesInForce(ctx))...)
+		t.unsettled = true
+		return errors.Join(errs...)
 	}
 	var all admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := t.admin.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
@@ -392,7 +396,8 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 	if len(removed) == 0 {
 		return restore, fmt.Errorf("no binding of %s is there", policy)
 	}
-	return restore, t.policiesInForce(ctx)
+	t.unsettled = true
+	return restore, nil
 }
 
 // sharedRule returns a control that is a rule sharing its policies with others.
@@ -402,28 +407,18 @@ func sharedRule(r admission.Rule) Control {
 		Away: "its expression is taken out of the policies " + strings.Join(r.Policies(), " and "),
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
-			change := func(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
-				var p admissionv1.ValidatingAdmissionPolicy
-				if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
-					return err
-				}
-				if err := change(&p); err != nil {
-					return err
-				}
-				return t.admin.Update(ctx, &p)
-			}
 			restore := func(ctx context.Context) error {
 				var errs []error
 				for name, spec := range before {
-					errs = append(errs, change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+					errs = append(errs, t.changePolicy(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
 						p.Spec = spec
 						return nil
 					}))
 				}
-				return errors.Join(append(errs, t.policiesInForce(ctx))...)
+				return errors.Join(errs...)
 			}
 			for _, name := range r.Policies() {
-				if err := change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+				if err := t.changePolicy(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
 					spec := *p.Spec.DeepCopy()
 					if !r.Without(p) {
 						return fmt.Errorf("policy %s does not have rule %s", name, r.Name)
@@ -434,7 +429,23 @@ func sharedRule(r admission.Rule) Control {
 					return restore, err
 				}
 			}
-			return restore, t.policiesInForce(ctx)
+			return restore, nil
 		},
 	}
+}
+
+// changePolicy changes a policy. It tries again after a conflict with the controller manager, which
+// writes to the status what the API server finds in the expressions.
+func (t *target) changePolicy(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
+	t.unsettled = true
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var p admissionv1.ValidatingAdmissionPolicy
+		if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+			return err
+		}
+		if err := change(&p); err != nil {
+			return err
+		}
+		return t.admin.Update(ctx, &p)
+	})
 }

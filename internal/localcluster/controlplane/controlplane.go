@@ -276,11 +276,15 @@ func (c *ControlPlane) socket(name string) string {
 }
 
 func (c *ControlPlane) spec(component string, args []string) process.Spec {
+	env := []string{"HOME=" + c.cfg.Dir, "TMPDIR=" + c.cfg.Dir, "PATH=/usr/bin:/bin"}
+	if percent, ok := os.LookupEnv("GOGC"); ok {
+		env = append(env, "GOGC="+percent)
+	}
 	return process.Spec{
 		Name: component,
 		Path: c.cfg.Program,
 		Args: append([]string{component}, args...),
-		Env:  []string{"HOME=" + c.cfg.Dir, "TMPDIR=" + c.cfg.Dir, "PATH=/usr/bin:/bin"},
+		Env:  env,
 		Dir:  c.cfg.Dir,
 		Log:  filepath.Join(c.cfg.Dir, "log", component+".log"),
 		// A client's open watch would delay a graceful end by a minute, and only

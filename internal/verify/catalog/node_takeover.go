@@ -24,6 +24,7 @@ func addNodeTakeover(register func(...Attack)) {
 	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)
 	register(Attack{
 		ID: "W3", Via: API, Owners: OwnersWithin,
+		Slow:       true,
 		Title:      "runs a Pod that owns its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},

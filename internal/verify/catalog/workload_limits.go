@@ -131,6 +131,7 @@ func alsoByGit(register func(...Attack), canary func(*Scenario) *unstructured.Un
 func addSystemPriority(register func(...Attack)) {
 	register(Attack{
 		ID: "W7", Via: API, Owners: OwnersWithin,
+		Slow:     true,
 		Title:    "runs a Pod with a priority of Kubernetes' own components, which evicts the Pods of others",
 		Controls: []string{"policy on Pods"},
 		Fix:      Fix{Advice: "allow tenants only the priority classes that are meant for them, with a ValidatingAdmissionPolicy on Pods and their templates, or with a quota that counts the classes system-node-critical and system-cluster-critical"},
@@ -142,6 +143,7 @@ func addSystemPriority(register func(...Attack)) {
 func addForeignNodes(register func(...Attack)) {
 	register(Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
+		Slow:     true,
 		Title:    "runs a Pod on nodes that are kept for others",
 		Controls: []string{"policy on Pods"},
 		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName and with tolerations of taints that are not meant for them, with a ValidatingAdmissionPolicy on Pods and their templates"},
@@ -234,6 +236,7 @@ func addForeignAddress(register func(...Attack)) {
 	own := creating(service(nil))
 	alsoByGit(register, service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
 		ID: "W4", Via: API, Owners: OwnersWithin,
+		Slow:       true,
 		Title:      "takes an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
 		References: []string{"CVE-2020-8554", "MTB CPI-5"},
@@ -285,6 +288,7 @@ func addForeignHosts(register func(...Attack)) {
 	}
 	alsoByGit(register, ingress(wildcard), Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,
+		Slow:     true,
 		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
 		Controls: []string{"policy on Ingresses, Gateways and routes"},
 		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses, Gateways and routes"},
