@@ -29,13 +29,14 @@ const (
 	applyConcurrency = 8
 	// retryPause is the interval of polling for short waits: until a CRD is established, or
 	// the API server serves a kind.
-	retryPause = 50 * time.Millisecond
+	retryPause = 100 * time.Millisecond
 	// servedTimeout is how long the API server may refuse an object because it does not know
 	// the object's kind or namespace yet, which were applied just before. It does not limit a
 	// request, since the API server of a busy machine may be slow.
 	servedTimeout = 10 * time.Second
-	// establishedTimeout is the timeout of the wait for an accepted CRD.
-	establishedTimeout = time.Minute
+	// establishedTimeout is the timeout of the wait for an accepted CRD. With the tens of kinds of
+	// Kyverno, the API server of a busy machine needs more than a minute.
+	establishedTimeout = 5 * time.Minute
 )
 
 // ReadObjects reads the objects of a stream of YAML or JSON documents. Empty documents are

@@ -12,7 +12,7 @@ import (
 
 // controllersPatience limits the wait for the objects that kube-controller-manager
 // creates, on a slow and busy machine.
-const controllersPatience = time.Minute
+const controllersPatience = 3 * time.Minute
 
 // aggregatedRoles are the built-in ClusterRoles whose rules kube-controller-manager
 // aggregates. Until then they have no rules.

@@ -343,7 +343,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 }
 
 // nodePatience limits the wait for the node on a slow and busy machine.
-const nodePatience = time.Minute
+const nodePatience = 3 * time.Minute
 
 // run runs a part of the cluster in the background and reports its failure. It
 // ignores errors after the end of the cluster, which are a consequence of that end.

@@ -43,7 +43,7 @@ const (
 	// replicated is the condition of a Tenant that says what became of its objects.
 	replicated = "Replicated"
 	// replicationPatience bounds each wait for the manager.
-	replicationPatience = time.Minute
+	replicationPatience = 2 * time.Minute
 	// byTheManager is the control that refuses foreign targets before the manager sends a
 	// request.
 	byTheManager = "manager"
