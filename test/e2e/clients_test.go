@@ -118,7 +118,7 @@ func testPortForward(r run) {
 func testLoadBalancer(r run) {
 	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
 	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"LoadBalancer"}}`)
-	admin.runs("kubectl", "wait", "-n", "flux-system", "service/tenure-proxy", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=60s")
+	admin.runs("kubectl", "wait", "-n", "flux-system", "service/tenure-proxy", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=5m")
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
 	r.tenure(r.Kubeconfig, "kubeconfig", "one", "-o", file)
 	testwait.For(r.t, "the load balancer answers", time.Minute, func() (bool, string) {

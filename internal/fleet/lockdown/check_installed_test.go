@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -284,13 +285,16 @@ func (d drift) apply(t *testing.T, kube client.Client) (restore func()) {
 	}
 	return func() {
 		t.Helper()
-		now := named(t, d.object)
-		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
-			t.Fatal(err)
-		}
-		before.SetResourceVersion(now.GetResourceVersion())
-		if err := kube.Update(t.Context(), before); err != nil {
-			t.Fatal(err)
+		// The controller manager writes the status of kinds and policies at any time.
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			now := named(t, d.object)
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+				return err
+			}
+			before.SetResourceVersion(now.GetResourceVersion())
+			return kube.Update(t.Context(), before)
+		}); err != nil {
+			t.Fatalf("%s: %v", d.reason, err)
 		}
 	}
 }
