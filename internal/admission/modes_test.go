@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -332,11 +333,14 @@ func without(t *testing.T, admin client.Client, rule string) func() {
 	key := client.ObjectKey{Name: r.Policy()}
 	change := func(change func()) {
 		t.Helper()
-		if err := admin.Get(t.Context(), key, &p); err != nil {
-			t.Fatal(err)
-		}
-		change()
-		if err := admin.Update(t.Context(), &p); err != nil {
+		// The controller manager writes the policy's status at any time.
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := admin.Get(t.Context(), key, &p); err != nil {
+				return err
+			}
+			change()
+			return admin.Update(t.Context(), &p)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
