@@ -32,7 +32,7 @@ UNRACED ?= ./test/e2e ./hack/image ./internal/fleet/lockdown ./internal/verify/a
 # beside others, and all of .ci/run is to end within an hour.
 TIMEOUT ?= 55m
 
-# How many tests of a package of UNRACED run at a time; empty for two more than processors.
+# How many tests of a package of UNRACED run at a time; empty for one more than processors.
 # Each may run a cluster, which takes a gigabyte of memory.
 PARALLEL ?=
 
