@@ -121,7 +121,7 @@ func testLoadBalancer(r run) {
 	admin.runs("kubectl", "wait", "-n", "flux-system", "service/tenure-proxy", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=5m")
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
 	r.tenure(r.Kubeconfig, "kubeconfig", "one", "-o", file)
-	testwait.For(r.t, "the load balancer answers", time.Minute, func() (bool, string) {
+	testwait.For(r.t, "the load balancer answers", patience, func() (bool, string) {
 		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
 		return err == nil && cmp.Equal([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)), out
 	})

@@ -219,7 +219,7 @@ func repeat(r run, report catalog.Report) {
 }
 
 // atMostRepeat is the timeout of a command of a report.
-const atMostRepeat = 30 * time.Second
+const atMostRepeat = 2 * time.Minute
 
 // exampleCase is the example fleet with a change, and what gets through it.
 type exampleCase struct {
