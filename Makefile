@@ -24,9 +24,10 @@ TESTED := $(filter-out cluster,$(MODULES))
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
 # Packages that are tested without the race detector, which makes them slower, up to five
-# times or, where they compress a program, thirty, and finds little there: test/e2e runs the
-# built programs, and the others start no goroutines. `make test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./hack/image ./internal/fleet/lockdown ./internal/verify/autofix
+# times or, where they compress a program, thirty, and finds little there: test/e2e and
+# internal/cli run programs, and the others start no goroutines. `make test UNRACED=` tests
+# them with it.
+UNRACED ?= ./test/e2e ./hack/image ./internal/cli ./internal/fleet/lockdown ./internal/verify/autofix
 
 # How long the tests of one package may take: those of test/e2e take some 30 minutes
 # beside others, and all of .ci/run is to end within an hour.
