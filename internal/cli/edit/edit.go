@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 	if flags.Brief {
 		diff = summary(s, diff)
 	}
-	if err := show(streams, diff); err != nil {
+	if err := Show(streams, diff); err != nil {
 		return false, err
 	}
 	for _, note := range notes {
@@ -69,7 +70,7 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 		return false, nil
 	}
 	if !flags.Yes {
-		if err := ask(ctx, streams); err != nil {
+		if err := Ask(ctx, streams, "make this change?"); err != nil {
 			return false, err
 		}
 	}
@@ -104,29 +105,61 @@ func summary(s *workspace.Set, diff string) string {
 	return out.String()
 }
 
-// show prints the diff, in colour on a terminal. It removes control characters from the lines
-// of files, but keeps white space.
-func show(streams ui.IO, diff string) error {
+// A new file of more than shortFile lines is one that Tenure generates, such as its policies. On a
+// terminal, Show prints its first firstLines lines.
+const (
+	shortFile  = 60
+	firstLines = 10
+)
+
+// Show prints a diff of [workspace.Set.Diff]. On a terminal it is in colour, and long new files are
+// cut; in a pipe it is whole, for `git apply`. Show removes control characters from the lines of
+// files, but keeps white space.
+func Show(streams ui.IO, diff string) error {
 	screen := streams.Stdout()
-	var out strings.Builder
-	for line := range strings.Lines(diff) {
-		colour := ui.Plain
-		switch {
-		case strings.HasPrefix(line, "+"):
-			colour = ui.Green
-		case strings.HasPrefix(line, "-"):
-			colour = ui.Red
-		case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "diff "):
-			colour = ui.Faint
-		}
-		text := strings.TrimSuffix(line, "\n")
-		if screen.Interactive {
-			text = printable(text)
-		}
-		out.WriteString(screen.Paint(colour, text) + "\n")
-	}
-	_, err := io.WriteString(screen, out.String())
+	_, err := io.WriteString(screen, render(screen, diff))
 	return err
+}
+
+func render(screen *ui.Screen, diff string) string {
+	var out strings.Builder
+	write := func(colour ui.Colour, line string) { out.WriteString(screen.Paint(colour, line) + "\n") }
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	for len(lines) > 0 {
+		file := lines
+		// Lines of files have a sign before them.
+		if next := slices.IndexFunc(lines[1:], func(line string) bool { return strings.HasPrefix(line, "diff --git ") }); next >= 0 {
+			file = lines[:next+1]
+		}
+		lines = lines[len(file):]
+		shown := file
+		if screen.Interactive && len(file) > shortFile && strings.HasPrefix(file[1], "new file ") {
+			shown = file[:firstLines]
+		}
+		for _, line := range shown {
+			if screen.Interactive {
+				line = printable(line)
+			}
+			write(colourOf(line), line)
+		}
+		if rest := len(file) - len(shown); rest > 0 {
+			write(ui.Faint, fmt.Sprintf("… %d more lines: --dry-run into a pipe or file prints all", rest))
+		}
+	}
+	return out.String()
+}
+
+// colourOf returns the colour of a line of a diff.
+func colourOf(line string) ui.Colour {
+	switch {
+	case strings.HasPrefix(line, "+"):
+		return ui.Green
+	case strings.HasPrefix(line, "-"):
+		return ui.Red
+	case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "new file "):
+		return ui.Faint
+	}
+	return ui.Plain
 }
 
 func printable(text string) string {
@@ -138,9 +171,10 @@ func printable(text string) string {
 	}, text)
 }
 
-// ask asks the user for confirmation on a terminal.
-func ask(ctx context.Context, streams ui.IO) error {
-	err := Confirm(ctx, streams, "make this change?")
+// Ask asks the user on a terminal whether to make a change. The error is that of [Confirm], with the
+// flags that do without the question.
+func Ask(ctx context.Context, streams ui.IO, question string) error {
+	err := Confirm(ctx, streams, question)
 	if errors.Is(err, ErrNobody) {
 		return ui.WithHint(err, "make it with --yes, or only look with --dry-run")
 	}

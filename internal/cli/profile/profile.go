@@ -3,23 +3,18 @@
 package profile
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
-	"golang.org/x/term"
 )
 
 // The names of the profiles, as in Flux's RFC-0003.
@@ -181,12 +176,16 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 		fmt.Fprintf(streams.Out, "%s has the profile %s already\n", f.Path, args[0])
 		return note(streams, plan.Notes)
 	}
-	fmt.Fprint(streams.Out, printable(plan.Diff()))
+	if err := edit.Show(streams, plan.Diff()); err != nil {
+		return err
+	}
 	if err := note(streams, plan.Notes); err != nil || o.dryRun {
 		return err
 	}
-	if !o.yes && !agreed(streams, len(plan.Changes)) {
-		return ui.WithHint(errors.New("nothing was written"), "write it with --yes, or only look with --dry-run")
+	if !o.yes {
+		if err := edit.Ask(ctx, streams, fmt.Sprintf("write these %d files?", len(plan.Changes))); err != nil {
+			return err
+		}
 	}
 	if err := plan.Write(f.Dir); err != nil {
 		return err
@@ -218,17 +217,6 @@ func (o *options) pins(ctx context.Context, streams ui.IO, f *layout.Fleet) ([]l
 	return pins, nil
 }
 
-// printable removes control characters, which could manipulate a terminal; manifests contain
-// none.
-func printable(diff string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, diff)
-}
-
 func note(streams ui.IO, notes []string) error {
 	for _, n := range notes {
 		if _, err := fmt.Fprintf(streams.Err, "note: %s\n", ui.Clean(n)); err != nil {
@@ -236,21 +224,6 @@ func note(streams ui.IO, notes []string) error {
 		}
 	}
 	return nil
-}
-
-// agreed asks for confirmation. It returns false if the input is not a terminal.
-func agreed(streams ui.IO, n int) bool {
-	in, ok := streams.In.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return false
-	}
-	fmt.Fprintf(streams.Err, "write these %d files? [y/N] ", n)
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
 }
 
 // drift prints the flags in force, and the changes that the profile would make.
