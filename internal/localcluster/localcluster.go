@@ -224,6 +224,9 @@ func (c *Cluster) complete() error {
 	if c.Fleet != nil {
 		c.findKyverno()
 	}
+	if c.controlPlane != controlPlane && (len(c.assumed) > 0 || c.opts.AssumeUnmapped || c.kyverno != nil) {
+		return fmt.Errorf("cannot run this fleet on Kubernetes %s: --assume, --assume-unmapped and Kyverno need MutatingAdmissionPolicies, which Kubernetes %s serves: leave out --kubernetes", c.opts.Kubernetes, KubernetesMinor)
+	}
 	return checkPrograms(c.opts.BinDir, c.controlPlane, c.hasOperator())
 }
 

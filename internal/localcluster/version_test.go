@@ -185,6 +185,25 @@ func TestControlPlaneOf(t *testing.T) {
 	}
 }
 
+// TestCompleteOtherVersion checks that objects are not assumed on a version that cannot suspend them.
+func TestCompleteOtherVersion(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"by name":  {Assume: []string{"GitRepository/apps/app"}},
+		"unmapped": {AssumeUnmapped: true},
+	} {
+		opts.Kubernetes, opts.BinDir = "1.33", t.TempDir()
+		c := &Cluster{opts: opts}
+		if err := c.complete(); err == nil || !strings.Contains(err.Error(), "cannot run this fleet on Kubernetes 1.33: --assume") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		c.opts.Kubernetes = KubernetesMinor
+		if err := c.complete(); !errors.Is(err, ErrMissingProgram) {
+			t.Errorf("%s, on Kubernetes %s: got %v", name, KubernetesMinor, err)
+		}
+	}
+}
+
 // TestCheckPrograms checks that the program of another version is needed only for that version, and
 // that the error says how to build it.
 func TestCheckPrograms(t *testing.T) {
