@@ -64,7 +64,8 @@ func (b builder) build(ctx context.Context, p program) error {
 		vcs = "-buildvcs=auto"
 		flags += b.stamp
 	}
-	if err := b.goCommand(ctx, dir, func(string) {}, "build", "-v", vcs, "-ldflags="+flags, "-o", file, p.pkg); err != nil {
+	args := append([]string{"build", "-v"}, p.modflags()...)
+	if err := b.goCommand(ctx, dir, func(string) {}, append(args, vcs, "-ldflags="+flags, "-o", file, p.pkg)...); err != nil {
 		return err
 	}
 	if p.folder != "" {
@@ -81,6 +82,14 @@ func (b builder) build(ctx context.Context, p program) error {
 		}
 	}
 	return nil
+}
+
+// modflags returns the flag of the go command for a module file that is not go.mod.
+func (p program) modflags() []string {
+	if p.modfile == "" {
+		return nil
+	}
+	return []string{"-modfile=" + p.modfile}
 }
 
 // sources returns the folder in which the go command builds the program: the folder of its
@@ -171,7 +180,8 @@ func (b builder) stale(ctx context.Context, p program, dir string) (int, error) 
 			count++
 		}
 	}
-	err := b.goCommand(ctx, dir, counter, "list", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, p.pkg)
+	args := append([]string{"list", "-deps"}, p.modflags()...)
+	err := b.goCommand(ctx, dir, counter, append(args, "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, p.pkg)...)
 	return count, err
 }
 

@@ -292,6 +292,21 @@ func TestRunFolder(t *testing.T) {
 	}
 }
 
+// TestRunModfile builds the control plane of another version, with the module file of that version.
+func TestRunModfile(t *testing.T) {
+	root := sources(t, `echo "$all" >"$out"`)
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "tenure-cluster-1.33"}, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
+	}
+	built := contents(t, filepath.Join(root, "bin"))["tenure-cluster-1.33"]
+	for _, want := range []string{"-modfile=kubernetes-1.33.mod", ".gitVersion=v1.33.13 ", ".gitMinor=33 "} {
+		if !strings.Contains(built, want) {
+			t.Errorf("it was built without %q: %s", want, built)
+		}
+	}
+}
+
 // TestRunStamped builds Tenure's own program and one of others as a version.
 func TestRunStamped(t *testing.T) {
 	root := sources(t, `echo "$all" >"$out"`)
@@ -333,7 +348,8 @@ func sources(t *testing.T, script string) string {
 	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{
-		"cluster/go.mod": "module m\n\nrequire k8s.io/kubernetes v1.36.3\n",
+		"cluster/go.mod":              "module m\n\nrequire k8s.io/kubernetes v1.36.3\n",
+		"cluster/kubernetes-1.33.mod": "module m\n\nrequire k8s.io/kubernetes v1.33.13\n",
 		// Of a program that is built in a copy.
 		"hack/fluxmanifests/go.mod": "module m\n\nrequire github.com/fluxcd/flux2/v2 v2.9.5\n",
 		"module/main.go":            "package main\n",

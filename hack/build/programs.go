@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 type program struct {
 	name    string
 	module  string   // folder of the module, relative to the root
+	modfile string   // file in that folder to use instead of go.mod, or ""
 	pkg     string   // its main package, as the module sees it
 	links   []string // further names under which the program is called
 	release string   // module whose version the program reports, or ""
@@ -37,6 +39,8 @@ var programs = []program{
 	{name: "tenure-server", module: ".", pkg: "./cmd/tenure-server"},
 	{name: "tenure-sigstore", module: "sigstore", pkg: "."},
 	{name: "tenure-cluster", module: "cluster", pkg: ".", links: []string{"kubectl"}, release: "k8s.io/kubernetes"},
+	// Other versions of Kubernetes, for tests and for fleets of clusters that have them.
+	{name: "tenure-cluster-1.33", module: "cluster", modfile: "kubernetes-1.33.mod", pkg: ".", release: "k8s.io/kubernetes"},
 	flux("source-controller"),
 	flux("kustomize-controller"),
 	flux("helm-controller"),
@@ -107,7 +111,7 @@ func (p program) ldflags(root string) (string, error) {
 	if p.release == "" {
 		return flags, nil
 	}
-	file := filepath.Join(root, p.module, "go.mod")
+	file := filepath.Join(root, p.module, cmp.Or(p.modfile, "go.mod"))
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the version of %s: %w", p.release, err)

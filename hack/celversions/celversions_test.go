@@ -1,4 +1,4 @@
-package celversions_test
+package main
 
 import (
 	"fmt"
@@ -7,102 +7,106 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/version"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	"k8s.io/apiserver/pkg/cel/environment"
-	"sigs.k8s.io/yaml"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// oldest is the minor version of Kubernetes 1 that SUPPORT.md names. Functions are only added, and the
-// local cluster of the other tests runs a new version.
-const oldest = 35
-
-// TestExpressionsOfOldest compiles every expression of the policies as the API server of the oldest
-// supported version does: with the functions that existed one version before, since a server accepts
-// only what the previous version can run.
-func TestExpressionsOfOldest(t *testing.T) {
-	t.Parallel()
-	support, err := os.ReadFile("../../SUPPORT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := fmt.Sprintf("| Kubernetes | 1.%d or newer;", oldest); !strings.Contains(string(support), want) {
-		t.Errorf("SUPPORT.md lacks %q", want)
-	}
-	expressions := 0
-	for _, file := range []string{"admission/policies.yaml", "admission/warn.yaml", "capsule/admission.yaml", "capsule/rules.yaml"} {
-		for _, policy := range policiesIn(t, "../../config/"+file) {
-			for _, issue := range issues(t, oldest, policy) {
-				t.Errorf("policy %s: %s", policy.Name, issue)
-			}
-			expressions += len(policy.Spec.Variables) + len(policy.Spec.Validations) + len(policy.Spec.MatchConditions)
-		}
-	}
-	if expressions < 200 {
-		t.Errorf("there are only %d expressions", expressions)
-	}
-}
-
-// TestExpressionsKnowVersions checks that a function is unknown before the version that brings it:
+// TestKnowsVersions checks that a function is refused in each kind before the version that brings it:
 // flatten came with 1.34, so a server accepts it from 1.35.
-func TestExpressionsKnowVersions(t *testing.T) {
+func TestKnowsVersions(t *testing.T) {
 	t.Parallel()
-	policy := admissionregistrationv1.ValidatingAdmissionPolicy{}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "[[true]].flatten()[0]"}}
-	if found := issues(t, 34, policy); len(found) != 1 {
-		t.Errorf("1.34: %v", found)
+	const flatten = "[[true]].flatten()[0]"
+	condition := []admissionregistrationv1.MatchCondition{{Expression: flatten}}
+	var validating admissionregistrationv1.ValidatingAdmissionPolicy
+	validating.Spec.Variables = []admissionregistrationv1.Variable{{Name: "v", Expression: flatten}}
+	validating.Spec.Validations = []admissionregistrationv1.Validation{{Expression: flatten, MessageExpression: "string(" + flatten + ")"}}
+	validating.Spec.MatchConditions = condition
+	var mutating admissionregistrationv1.MutatingAdmissionPolicy
+	mutating.Spec.Variables = validating.Spec.Variables
+	mutating.Spec.Mutations = []admissionregistrationv1.Mutation{
+		{JSONPatch: &admissionregistrationv1.JSONPatch{Expression: "[" + flatten + "].map(b, JSONPatch{op: 'remove', path: '/x'})"}},
+		{ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: flatten + " ? Object{} : Object{}"}},
 	}
-	if found := issues(t, 35, policy); len(found) > 0 {
-		t.Errorf("1.35: %v", found)
+	mutating.Spec.MatchConditions = condition
+	all := manifests{
+		validating: []admissionregistrationv1.ValidatingAdmissionPolicy{validating},
+		webhooks:   []admissionregistrationv1.ValidatingWebhookConfiguration{{Webhooks: []admissionregistrationv1.ValidatingWebhook{{MatchConditions: condition}}}},
+		schemas: []*schema.Structural{{
+			Generic:    schema.Generic{Type: "object"},
+			Properties: map[string]schema.Structural{"field": {Generic: schema.Generic{Type: "string"}, ValidationExtensions: schema.ValidationExtensions{XValidations: apiextensionsv1.ValidationRules{{Rule: flatten}}}}},
+		}},
+	}
+	for minor, want := range map[int]int{33: 6, 34: 6, 35: 0, 36: 0} {
+		refused, err := all.refused(minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(refused) != want {
+			t.Errorf("1.%d refuses %d of %d expressions instead of %d: %s", minor, len(refused), len(all.expressions()), want, strings.Join(refused, "\n"))
+		}
+	}
+	for minor, want := range map[int]int{34: 4, 35: 0} {
+		refused, err := refusedOfMutating(minor, mutating)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(refused) != want {
+			t.Errorf("1.%d refuses %d expressions of the mutating policy instead of %d: %s", minor, len(refused), want, strings.Join(refused, "\n"))
+		}
 	}
 }
 
-// policiesIn returns the ValidatingAdmissionPolicies in a file of manifests.
-func policiesIn(t *testing.T, file string) (all []admissionregistrationv1.ValidatingAdmissionPolicy) {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
-		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if policy.Kind == "ValidatingAdmissionPolicy" {
-			all = append(all, policy)
+// TestServedMutating checks the versions of MutatingAdmissionPolicy.
+func TestServedMutating(t *testing.T) {
+	t.Parallel()
+	for minor, want := range map[int]string{31: "", 32: "v1alpha1", 33: "v1alpha1", 34: "v1beta1", 35: "v1beta1", 36: "v1"} {
+		if got := servedMutating(minor); got != want {
+			t.Errorf("1.%d serves %q instead of %q", minor, got, want)
 		}
 	}
-	return all
 }
 
-// issues compiles the expressions of a policy as a version of Kubernetes does.
-func issues(t *testing.T, minor int, policy admissionregistrationv1.ValidatingAdmissionPolicy) (found []string) {
-	t.Helper()
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, uint(minor-1))))
+// TestRow checks the rows of a version that is refused, of an old and of a new one.
+func TestRow(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"| 1.32 | 3 of 9 refused: not supported | v1alpha1, off by default | no | no |": row(32, 9, 3, ""),
+		"| 1.35 | all accepted | v1beta1, off by default | no | no |":                   row(35, 9, 0, ""),
+		"| 1.36 | all accepted | v1 | yes | all |":                                      row(36, 9, 0, "all"),
+	} {
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestReadsManifests checks that the manifests of each kind are read, and that the documents which
+// name the oldest version agree.
+func TestReadsManifests(t *testing.T) {
+	t.Parallel()
+	all, err := readManifests("../../config")
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := plugincel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
-	check := func(result plugincel.CompilationResult, expression string) {
-		if result.Error != nil {
-			found = append(found, fmt.Sprintf("%s: %v", expression, result.Error))
+	if len(all.validating) < 10 || len(all.mutating) < 2 || len(all.webhooks) < 1 || len(all.schemas) < 5 || len(all.expressions()) < 400 {
+		t.Errorf("there are only %d validating and %d mutating policies, %d webhooks and %d schemas, with %d expressions",
+			len(all.validating), len(all.mutating), len(all.webhooks), len(all.schemas), len(all.expressions()))
+	}
+	oldest, _, err := supported("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"SUPPORT.md":               "| Kubernetes | 1.%d or newer;",
+		"docs/how-to/install.md":   "You need Kubernetes 1.%d or newer",
+		"charts/tenure/Chart.yaml": `kubeVersion: ">=1.%d.0-0"`,
+	} {
+		content, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(want, oldest); !strings.Contains(string(content), want) {
+			t.Errorf("%s lacks %q", file, want)
 		}
 	}
-	for _, v := range policy.Spec.Variables {
-		check(compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions), v.Expression)
-	}
-	for _, v := range policy.Spec.Validations {
-		check(compiler.CompileCELExpression(&validating.ValidationCondition{Expression: v.Expression}, options, environment.NewExpressions), v.Expression)
-		if v.MessageExpression != "" {
-			check(compiler.CompileCELExpression(&validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}, options, environment.NewExpressions), v.MessageExpression)
-		}
-	}
-	for _, c := range policy.Spec.MatchConditions {
-		condition := matchconditions.MatchCondition(c)
-		check(compiler.CompileCELExpression(&condition, options, environment.NewExpressions), c.Expression)
-	}
-	return found
 }

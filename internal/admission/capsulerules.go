@@ -19,16 +19,20 @@ const capsulePrefix = Prefix + "capsule-"
 type ruleMatcher struct {
 	// name and allowed begin the parts of a refusal, in Capsule's words.
 	name, allowed string
-	// values returns CEL for a list of maps with the value v, its path and further texts.
+	// values returns CEL for a list of maps with the value v, its path and further texts; with
+	// lists, for a list of such lists.
 	values func(object string) string
+	lists  bool
 	// same is CEL that is true if the value o of the old object is the value x; empty for values
 	// that are the same wherever they are.
 	same string
 	// rules is the name of the variable with the rules; empty for all rules.
 	rules string
 	// entries is CEL for the entries of the rule r, about the value x. If it reads x, has is CEL
-	// for a list that is empty if there are no entries about any value.
+	// for a list that is empty if there are no entries about any value. The entries are in a list,
+	// or in depth lists of lists.
 	entries, has string
+	depth        int
 	// covers is CEL that is true if the rule r covers the value x; empty for all values.
 	covers string
 	// matches is CEL that is true if the entry e matches the value x.
@@ -63,17 +67,41 @@ const (
 // values. An update may keep a value.
 func (p *ruled) of(variable string, m ruleMatcher) {
 	covers, unlisted := cmp.Or(m.covers, "true"), cmp.Or(m.unlisted, "false")
-	p.variable(variable+"_values", fmt.Sprintf("%s.filter(x, oldObject == null || !%s.exists(o, %s))", m.values("object"), m.values("oldObject"), cmp.Or(m.same, "o.v == x.v")))
+	// each is CEL for each list of values; first, for the first refusals of these lists.
+	each, first, same := "%s%s", func(refusals string) string { return refusals }, fmt.Sprintf("exists(o, %s)", cmp.Or(m.same, "o.v == x.v"))
+	if m.lists {
+		each, first, same = "%s.map(l, l%s)", firsts, "exists(l, l."+same+")"
+	}
+	p.variable(variable+"_values", fmt.Sprintf(each, m.values("object"), fmt.Sprintf(".filter(x, oldObject == null || !%s.%s)", m.values("oldObject"), same)))
 	p.variable(variable+"_rules", fmt.Sprintf("variables.%s.filter(r, %s != 'audit' && %s.size() > 0)", cmp.Or(m.rules, "rules"), capsuleAction, m.given()))
-	matching := fmt.Sprintf("%s.filter(e, %s)", m.entries, m.matches)
 	text := fmt.Sprintf(`'%s "' + x.v + '" at ' + x.path + ' `, m.name)
-	denied := fmt.Sprintf("%sis denied by namespace rule: ' + %s.map(e, %s).join(', ')", text, matching, m.describes)
-	missed := fmt.Sprintf("%sis not allowed by namespace rule: value did not match any allowed rule. %s: ' + all.filter(r, %s == 'allow').map(r, %s.map(e, %s).join(', ')).join(', ')",
-		text, m.allowed, capsuleAction, m.entries, m.describes)
+	denied := fmt.Sprintf("%sis denied by namespace rule: ' + %s", text, m.texts(m.matches))
+	missed := fmt.Sprintf("%sis not allowed by namespace rule: value did not match any allowed rule. %s: ' + all.filter(r, %s == 'allow').map(r, %s).join(', ')",
+		text, m.allowed, capsuleAction, m.texts("true"))
 	decided := fmt.Sprintf("[hits[hits.size() - 1]].map(r, %s == 'deny' ? %s : %s)[0]", capsuleAction, denied, cmp.Or(m.further, "''"))
-	p.refuses(variable, fmt.Sprintf("variables.%[1]s_values.map(x, [variables.%[1]s_rules.filter(r, %[2]s)].map(all, [all.filter(r, %[3]s.size() > 0)].map(hits, hits.size() > 0 ? %[4]s"+
-		" : !(%[5]s) && all.exists(r, %[6]s == 'allow' && %[7]s.size() > 0) ? %[8]s : '')[0])[0]).filter(t, t != '')",
-		variable, covers, matching, decided, unlisted, capsuleAction, m.entries, missed))
+	p.refuses(variable, first(fmt.Sprintf(each, "variables."+variable+"_values",
+		fmt.Sprintf(".map(x, [variables.%[1]s_rules.filter(r, %[2]s)].map(all, [all.filter(r, %[3]s)].map(hits, hits.size() > 0 ? %[4]s"+
+			" : !(%[5]s) && all.exists(r, %[6]s == 'allow' && %[7]s) ? %[8]s : '')[0])[0]).filter(t, t != '')",
+			variable, covers, m.exists(m.matches), decided, unlisted, capsuleAction, m.exists("true"), missed))))
+}
+
+// exists returns CEL that is true if a condition holds for one of the entries e. An error in a
+// condition is an error, whatever the other entries are: the macro exists would ignore it.
+func (m ruleMatcher) exists(condition string) string {
+	expression := fmt.Sprintf("filter(e, %s).size() > 0", condition)
+	for i := range m.depth {
+		expression = fmt.Sprintf("map(l%[1]d, l%[1]d.%[2]s).exists(b, b)", i, expression)
+	}
+	return m.entries + "." + expression
+}
+
+// texts returns CEL for the texts of the entries e for which a condition holds, with commas.
+func (m ruleMatcher) texts(condition string) string {
+	expression := fmt.Sprintf("filter(e, %s).map(e, %s)", condition, m.describes)
+	for i := range m.depth {
+		expression = fmt.Sprintf("map(l%[1]d, l%[1]d.%[2]s).filter(t, t.size() > 0).map(t, t.join(', '))", i, expression)
+	}
+	return m.entries + "." + expression + ".join(', ')"
 }
 
 // given returns CEL for a list that is empty for rules about something else.
@@ -306,27 +334,30 @@ func ruledHosts() *ruled {
 		covers    = "r.?ingress.?types.orValue([]).exists(t, t == request.kind.kind)"
 		root      = "{'Ingress': 'spec.rules[].host', 'Route': 'spec.host', 'Gateway': 'spec.listeners[].hostname', 'ListenerSet': 'spec.listeners[].hostname'}[?request.kind.kind].orValue('spec.hostnames[]')"
 	)
+	// Lists of hosts.
 	hosts := func(o string) string {
 		return fmt.Sprintf("(request.kind.kind == 'Ingress' ?"+
-			" %[1]s.spec.?rules.orValue([]).transformList(i, c, {'v': string(c.?host.orValue('')), 'path': 'spec.rules[' + string(i) + '].host'})"+
+			" [%[1]s.spec.?rules.orValue([]).transformList(i, c, {'v': string(c.?host.orValue('')), 'path': 'spec.rules[' + string(i) + '].host'})]"+
 			" + %[1]s.spec.?tls.orValue([]).transformList(i, c, c.?hosts.orValue([]).size() == 0 ? [{'v': '', 'path': 'spec.tls[' + string(i) + '].hosts'}] :"+
-			" c.hosts.transformList(j, h, {'v': string(h), 'path': 'spec.tls[' + string(i) + '].hosts[' + string(j) + ']'})).flatten()"+
-			" : request.kind.kind == 'Route' ? [{'v': string(%[1]s.spec.?host.orValue('')), 'path': 'spec.host'}]"+
+			" c.hosts.transformList(j, h, {'v': string(h), 'path': 'spec.tls[' + string(i) + '].hosts[' + string(j) + ']'}))"+
+			" : [request.kind.kind == 'Route' ? [{'v': string(%[1]s.spec.?host.orValue('')), 'path': 'spec.host'}]"+
 			" : request.kind.kind in ['Gateway', 'ListenerSet'] ?"+
 			" %[1]s.spec.?listeners.orValue([]).transformList(i, c, {'v': string(c.?hostname.orValue('')), 'path': 'spec.listeners[' + string(i) + '].hostname'})"+
-			" : %[1]s.spec.?hostnames.orValue([]).transformList(i, c, {'v': string(c), 'path': 'spec.hostnames[' + string(i) + ']'}))", o)
+			" : %[1]s.spec.?hostnames.orValue([]).transformList(i, c, {'v': string(c), 'path': 'spec.hostnames[' + string(i) + ']'})])", o)
 	}
-	p.variable("hosts", fmt.Sprintf("[%s].map(l, l.size() > 0 ? l : [{'v': '', 'path': %s}])[0]", hosts("object"), root))
+	p.variable("hosts", fmt.Sprintf("[%s].map(g, g.exists(l, l.size() > 0) ? g : [[{'v': '', 'path': %s}]])[0]", hosts("object"), root))
 	p.refuses("unnamed", fmt.Sprintf("(oldObject == null || object.spec != oldObject.spec) && variables.rules.exists(r, %s != 'audit' && %s.size() > 0 && %s)"+
-		" ? variables.hosts.filter(x, x.v == '').map(x, 'hostname is required at ' + x.path + ' because hostname rules target ' + request.kind.kind) : []", capsuleAction, hostnames, covers))
+		" ? %s : []", capsuleAction, hostnames, covers,
+		firsts("variables.hosts.map(l, l.filter(x, x.v == '').map(x, 'hostname is required at ' + x.path + ' because hostname rules target ' + request.kind.kind))")))
 	p.of("wrong", ruleMatcher{
 		name: "ingress hostname", allowed: "Allowed hostnames", entries: hostnames, covers: covers,
 		values: func(o string) string {
 			if o == "object" {
-				return "variables.hosts.filter(x, x.v != '')"
+				return "variables.hosts.map(l, l.filter(x, x.v != ''))"
 			}
 			return hosts(o)
 		},
+		lists:   true,
 		matches: matchesExpression, describes: describesExpression,
 	})
 	return p
@@ -403,15 +434,16 @@ func (p *ruled) metadata(ofKind string) {
 			return fmt.Sprintf("%s.metadata.?%s.orValue({}).exists(k, %s)", object, of.field, named)
 		}
 		reservedKey := strings.ReplaceAll(reserved, "k.", "s.")
-		p.refuses("missing_"+of.field, fmt.Sprintf("variables.ofKind.filter(r, r.action == 'allow').map(r, r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
-			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0]).flatten()).flatten()`, of.field, reservedKey, has("object"), has("oldObject"), of.word))
-		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])).flatten())[0]).flatten()", of.field, named)
+		missing := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
+			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0])`, of.field, reservedKey, has("object"), has("oldObject"), of.word)
+		p.refuses("missing_"+of.field, firsts("variables.ofKind.filter(r, r.action == 'allow').map(r, "+firsts(missing)+")"))
+		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
 		values := func(object string) string {
 			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
 		}
 		p.of("wrong_"+of.field, ruleMatcher{
 			name: "metadata " + of.word, allowed: "Allowed metadata values", values: values, same: "o.v == x.v && o.key == x.key",
-			rules: "ofKind", entries: entries, has: "r.metadata", describes: describesExpression,
+			rules: "ofKind", entries: entries, depth: 2, has: "r.metadata", describes: describesExpression,
 			// An empty value is none for lists of allowed values, and for what a value must not be.
 			matches: "(x.v != '' || !e.?negate.orValue(false)) && " + matchesExpression, unlisted: "x.v == ''",
 		})

@@ -226,6 +226,18 @@ func affordable(conditions []string) [][]string {
 // authorizerChecks returns the number of RBAC checks in an expression.
 func authorizerChecks(expression string) int { return strings.Count(expression, ".check(") }
 
+// joinLists returns CEL for the elements of a list of lists of texts, with commas. The oldest
+// supported API server has no function that makes one list of many.
+func joinLists(lists string) string {
+	return lists + ".filter(l, l.size() > 0).map(l, l.join(', ')).join(', ')"
+}
+
+// allEmpty returns CEL that is true if the lists of a list are empty.
+func allEmpty(lists string) string { return lists + ".all(l, l.size() == 0)" }
+
+// firsts returns CEL for the first elements of the lists of a list that are not empty.
+func firsts(lists string) string { return lists + ".filter(l, l.size() > 0).map(l, l[0])" }
+
 // join returns CEL that joins expressions by an operator. Evaluation stops at the first
 // expression that decides the result.
 func join(expressions []string, operator string) string {

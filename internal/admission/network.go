@@ -80,11 +80,12 @@ func services() Rule {
 // endpoints returns the rule about the addresses to which a tenant leads Services: by Endpoints
 // and EndpointSlices, or by the status of a Pod, from which Kubernetes makes EndpointSlices.
 func endpoints() Rule {
-	const addresses = "(request.resource.resource == 'endpoints' ? %[1]s.?subsets.orValue([]).map(s, s.?addresses.orValue([]) + s.?notReadyAddresses.orValue([])).flatten().map(a, a.ip)" +
-		" : request.resource.resource == 'endpointslices' ? (has(%[1]s.endpoints) && %[1]s.endpoints != null ? %[1]s.endpoints : []).map(e, e.?addresses.orValue([])).flatten()" +
-		" : %[1]s.?status.?podIPs.orValue([]).map(a, a.?ip.orValue('')) + %[1]s.?status.?podIP.optMap(a, [a]).orValue([])).filter(a, a != '')"
+	// Lists of addresses; an empty one is none.
+	const addresses = "(request.resource.resource == 'endpoints' ? %[1]s.?subsets.orValue([]).map(s, (s.?addresses.orValue([]) + s.?notReadyAddresses.orValue([])).map(a, a.ip))" +
+		" : request.resource.resource == 'endpointslices' ? (has(%[1]s.endpoints) && %[1]s.endpoints != null ? %[1]s.endpoints : []).map(e, e.?addresses.orValue([]))" +
+		" : [%[1]s.?status.?podIPs.orValue([]).map(a, a.?ip.orValue('')), %[1]s.?status.?podIP.optMap(a, [a]).orValue([])])"
 	ranges := optional("network.services.endpoints")
-	wrong := fmt.Sprintf(addresses, "object") + ".filter(a, !(oldObject != null && a in " + fmt.Sprintf(addresses, "oldObject") + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
+	wrong := fmt.Sprintf(addresses, "object") + ".map(l, l.filter(a, a != '' && !(oldObject != null && " + fmt.Sprintf(addresses, "oldObject") + ".exists(o, a in o)) && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)))))"
 	return Rule{
 		Name: Prefix + "endpoints", Rows: []string{"W9"},
 		Title: "Services lead to the tenant's own Pods and to the addresses that the tenant may have",
@@ -94,8 +95,8 @@ func endpoints() Rule {
 		objects:    true,
 		conditions: append([]string{notANode}, notOperator...),
 		validations: []validation{{
-			wrong + ".size() == 0",
-			objectPhrase + " + 'must not lead to the address ' + " + short(wrong+".join(', ')") + " + ' (allowed: ' + (" + ranges + ".orValue([]).size() > 0 ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + '): select Pods with spec.selector of the Service'",
+			allEmpty(wrong),
+			objectPhrase + " + 'must not lead to the address ' + " + short(joinLists(wrong)) + " + ' (allowed: ' + (" + ranges + ".orValue([]).size() > 0 ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + '): select Pods with spec.selector of the Service'",
 		}},
 	}
 }
@@ -113,14 +114,14 @@ const (
 	unnamed = "request.resource.resource in ['services', 'tcproutes', 'udproutes']"
 )
 
-// hostNames returns CEL for the hosts of an object of [hosts]; an empty one stands for all.
+// hostNames returns CEL for lists of the hosts of an object of [hosts]; an empty host stands for all.
 // A route of Services only, of a mesh, applies to requests to these Services.
 func hostNames(object string) string {
-	return fmt.Sprintf("((%[2]s ? %[1]s.?spec.?rules.orValue([]).map(r, r.?host.orValue('')) + %[1]s.?spec.?tls.orValue([]).map(t, t.?hosts.orValue([])).flatten() + (has(%[1]s.spec.defaultBackend) ? [''] : [])"+
-		" : %[3]s ? %[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))"+
+	return fmt.Sprintf("((%[2]s ? [%[1]s.?spec.?rules.orValue([]).map(r, r.?host.orValue(''))] + %[1]s.?spec.?tls.orValue([]).map(t, t.?hosts.orValue([])) + (has(%[1]s.spec.defaultBackend) ? [['']] : [])"+
+		" : %[3]s ? [%[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))]"+
 		" : %[4]s || %[1]s.?spec.?parentRefs.orValue([]).size() > 0 && %[1]s.spec.parentRefs.all(r, r.?kind.orValue('') == 'Service') ? []"+
-		" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [''] : %[1]s.spec.hostnames.map(h, string(h)))"+
-		" + %[5]s.map(a, %[1]s.metadata.?annotations[?a].orValue('').split(',').map(h, h.trim()).filter(h, h != '')).flatten())",
+		" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [['']] : [%[1]s.spec.hostnames.map(h, string(h))])"+
+		" + %[5]s.map(a, %[1]s.metadata.?annotations[?a].orValue('').split(',').map(h, h.trim()).filter(h, h != '')))",
 		object, isIngress, listens, unnamed, hostAnnotations)
 }
 
@@ -150,7 +151,7 @@ func hosts() Rule {
 		conditions: notOperator,
 		variables: []admissionregistrationv1.Variable{
 			{Name: "hostsBefore", Expression: "oldObject == null ? [] : " + hostNames("oldObject")},
-			{Name: "wrongHosts", Expression: hostNames("object") + ".filter(h, !(h in variables.hostsBefore) && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')))"},
+			{Name: "wrongHosts", Expression: hostNames("object") + ".map(l, l.filter(h, !variables.hostsBefore.exists(o, h in o) && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*'))))"},
 			{Name: "classesBefore", Expression: "oldObject == null ? [] : " + ingressClasses("oldObject")},
 			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(c in variables.classesBefore) && !" + permitsClass("network.ingressClasses", "c") + ")"},
 			// A Service as a parent, of a mesh, steers the requests of the route's own namespace.
@@ -159,8 +160,8 @@ func hosts() Rule {
 		},
 		validations: []validation{
 			{
-				"variables.wrongHosts.size() == 0",
-				objectPhrase + " + 'must not have ' + " + short("variables.wrongHosts.map(h, h == '' ? 'no host, which matches every name' : 'host ' + h).join(', ')") + " + ' (allowed: ' + (" + list + ".hasValue() ? " + short(named("network.hosts")) + " : 'names without *') + ')'",
+				allEmpty("variables.wrongHosts"),
+				objectPhrase + " + 'must not have ' + " + short(joinLists("variables.wrongHosts.map(l, l.map(h, h == '' ? 'no host, which matches every name' : 'host ' + h))")) + " + ' (allowed: ' + (" + list + ".hasValue() ? " + short(named("network.hosts")) + " : 'names without *') + ')'",
 			},
 			{
 				"variables.wrongClasses.size() == 0",

@@ -21,9 +21,10 @@ func claims() Rule {
 	specs := func(object string) string {
 		return fmt.Sprintf("(%[2]s ? [%[1]s.?spec.orValue({})] : %[3]s ? %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(t, t.?spec.orValue({})) : [])", object, isClaim, isStateful)
 	}
+	// The classes of each request; an empty one is none.
 	devices := func(object string) string {
 		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
-			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))).flatten().filter(d, d != '') : [])", object, isDevice)
+			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))) : [])", object, isDevice)
 	}
 	// A claim that already was as it is may stay, whatever the limits are now.
 	each := func(holds string) string {
@@ -32,7 +33,7 @@ func claims() Rule {
 	// A claim that names a volume gets no other one, whatever its selector and its class are.
 	chooses := "(c.?volumeName.orValue('') != '' ? !" + permitsIfSet("storage.volumes", "c.volumeName") + " : has(c.selector) || c.?storageClassName.orValue('unset') == '')"
 	unlisted := optional("storage.volumes") + ".hasValue() && c.?volumeName.orValue('') != ''"
-	wrongDevices := devices("object") + ".filter(d, !(oldObject != null && d in " + devices("oldObject") + ") && !" + permitsClass("workloads.deviceClasses", "d") + ")"
+	wrongDevices := devices("object") + ".map(l, l.filter(d, d != '' && !(oldObject != null && " + devices("oldObject") + ".exists(o, d in o)) && !" + permitsClass("workloads.deviceClasses", "d") + "))"
 	return Rule{
 		Name: Prefix + "claims", Rows: []string{"W6", "W11"},
 		Title: "claims have the classes that the tenant may have, and choose no existing volume",
@@ -61,8 +62,8 @@ func claims() Rule {
 				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(namedClasses("storage.classes")) + " + ')'",
 			},
 			{
-				wrongDevices + ".size() == 0",
-				objectPhrase + " + 'must not request device class ' + " + short(wrongDevices+".join(', ')") + " + ' (allowed: ' + " + short(namedClasses("workloads.deviceClasses")) + " + ')'",
+				allEmpty(wrongDevices),
+				objectPhrase + " + 'must not request device class ' + " + short(joinLists(wrongDevices)) + " + ' (allowed: ' + " + short(namedClasses("workloads.deviceClasses")) + " + ')'",
 			},
 		},
 	}

@@ -48,20 +48,21 @@ const (
 // something else.
 var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
 	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
-	" && " + templateFinalizers("object") + ".exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && f in " + templateFinalizers("oldObject") + ")))"
+	" && " + templateFinalizers("object") + ".exists(l, l.exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && " + templateFinalizers("oldObject") + ".exists(o, f in o)))))"
 
-// templateFinalizers returns CEL for the finalizers of all templates of an object,
+// templateFinalizers returns CEL for lists of the finalizers of all templates of an object,
 // without the finalizers that its kind always has. A StatefulSet rolls back to the
 // template of a ControllerRevision.
 func templateFinalizers(object string) string {
-	var all []string
+	var templates []string
 	for _, template := range []string{"spec.?template", "spec.?jobTemplate", "spec.?jobTemplate.?spec.?template", "template", "data.?spec.?template"} {
-		all = append(all, object+".?"+template+".?metadata.?finalizers.orValue([])")
+		templates = append(templates, object+".?"+template+".?metadata.?finalizers.orValue([])")
 	}
+	all := "[" + strings.Join(templates, ", ") + "]"
 	for _, claims := range []string{"spec.?volumeClaimTemplates", "data.?spec.?volumeClaimTemplates"} {
-		all = append(all, object+".?"+claims+".orValue([]).map(c, c.?metadata.?finalizers.orValue([]).filter(f, f != '"+claimProtection+"')).flatten()")
+		all += " + " + object + ".?" + claims + ".orValue([]).map(c, c.?metadata.?finalizers.orValue([]).filter(f, f != '" + claimProtection + "'))"
 	}
-	return "(" + strings.Join(all, " + ") + ")"
+	return "(" + all + ")"
 }
 
 // contents refuses finalizers that block the deletion of a tenant's objects. Users with rights

@@ -123,10 +123,10 @@ func given(toleration, list, element string) string {
 		" && %[1]s.?value.orValue('') == %[3]s.?value.orValue('') && %[1]s.?effect.orValue('') == %[3]s.?effect.orValue(''))", toleration, list, element)
 }
 
-// portsOfNode returns CEL for the ports that the containers in the spec of a Pod open on the
-// node. The API server sets hostPort in a Pod with the network of the node, and not in a template.
+// portsOfNode returns CEL for the ports that each container in the spec of a Pod opens on the
+// node: a list of lists, in which 0 is none. The API server sets hostPort in a Pod with the network of the node, and not in a template.
 func portsOfNode(spec string) string {
-	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0))).flatten().filter(n, n > 0)"
+	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0)))"
 }
 
 // inRanges returns CEL that is true if one of the ranges, an optional list of
@@ -155,7 +155,7 @@ func scheduling() []podCheck {
 	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s) || %s)",
 		tolerations, matchesName("k", "t.?key.orValue('')"), given("t", nodeTolerations+".orValue([])", "k"))
 	hostPorts := optional("workloads.hostPorts")
-	wrongPorts := portsOfNode("p") + ".filter(n, !(n in " + portsOfNode("q") + ") && !" + inRanges(hostPorts, "n") + ")"
+	wrongPorts := portsOfNode("p") + ".map(l, l.filter(n, n > 0 && !" + portsOfNode("q") + ".exists(o, n in o) && !" + inRanges(hostPorts, "n") + "))"
 	return []podCheck{
 		{
 			"p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName",
@@ -175,8 +175,8 @@ func scheduling() []podCheck {
 			"'run on nodes of others: spec.nodeSelector needs ' + " + nodeSelector + ".orValue({}).map(k, k + ': ' + string(" + nodeSelector + ".value()[k])).join(', ')",
 		},
 		{
-			wrongPorts + ".size() == 0",
-			"'open port ' + " + fromPod(wrongPorts+".map(n, string(n)).join(', ')") + " + ' of its node in hostPort (allowed: ' + " + portRanges(hostPorts) + " + ')'",
+			allEmpty(wrongPorts),
+			"'open port ' + " + fromPod(joinLists(wrongPorts+".map(l, l.map(n, string(n)))")) + " + ' of its node in hostPort (allowed: ' + " + portRanges(hostPorts) + " + ')'",
 		},
 		{
 			optional("workloads.automountTokens") + ".orValue('') != '" + v1alpha1.AutomountForbidden + "' || p.?automountServiceAccountToken.orValue(true) == false || oldObject != null && p.?automountServiceAccountToken == q.?automountServiceAccountToken",

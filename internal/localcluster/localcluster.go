@@ -67,7 +67,8 @@ type Options struct {
 	// EndOnCrash ends the cluster when a controller of Flux, or flux-operator, does not start,
 	// until [Cluster.Settled] is called. Otherwise crashes are reported.
 	EndOnCrash bool
-	// Kubernetes is the wanted version of Kubernetes, such as 1.36; "" is the programs'.
+	// Kubernetes is the wanted version of Kubernetes, [KubernetesMinor] or one of
+	// [OtherKubernetes]; "" is the first.
 	Kubernetes string
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
@@ -98,11 +99,14 @@ type Cluster struct {
 	oci      *ocihost.Host
 	artifact ocihost.Address
 
-	opts   Options
-	state  *State
-	data   *os.File
-	group  *process.Group
-	plane  *controlplane.ControlPlane
+	opts  Options
+	state *State
+	data  *os.File
+	group *process.Group
+	plane *controlplane.ControlPlane
+	// controlPlane is the name of the program with the control plane.
+	controlPlane string
+
 	node   *node.Node
 	client kubernetes.Interface
 	log    *slog.Logger
@@ -202,7 +206,8 @@ func (c *Cluster) complete() error {
 		c.opts.BinDir = dir
 	}
 	c.Name = c.opts.Name
-	if err := checkKubernetes(c.opts.Kubernetes); err != nil {
+	var err error
+	if c.controlPlane, err = controlPlaneOf(c.opts.Kubernetes); err != nil {
 		return err
 	}
 	for _, name := range c.opts.Assume {
@@ -219,7 +224,10 @@ func (c *Cluster) complete() error {
 	if c.Fleet != nil {
 		c.findKyverno()
 	}
-	return checkPrograms(c.opts.BinDir, c.hasOperator())
+	if c.controlPlane != controlPlane && (len(c.assumed) > 0 || c.opts.AssumeUnmapped || c.kyverno != nil) {
+		return fmt.Errorf("cannot run this fleet on Kubernetes %s: --assume, --assume-unmapped and Kyverno need MutatingAdmissionPolicies, which Kubernetes %s serves: leave out --kubernetes", c.opts.Kubernetes, KubernetesMinor)
+	}
+	return checkPrograms(c.opts.BinDir, c.controlPlane, c.hasOperator())
 }
 
 func (c *Cluster) acquire(ctx context.Context) error {
@@ -271,7 +279,7 @@ func (c *Cluster) startNetwork(context.Context) error {
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var err error
 	c.plane, err = controlplane.Start(ctx, controlplane.Config{
-		Program:           filepath.Join(c.opts.BinDir, "tenure-cluster"),
+		Program:           filepath.Join(c.opts.BinDir, c.controlPlane),
 		Dir:               c.Dir,
 		Data:              c.opts.Data,
 		Durable:           c.durable(),

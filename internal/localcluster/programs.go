@@ -38,15 +38,22 @@ func BinDir() (string, error) {
 
 // checkPrograms checks, before anything is started, that all programs of the cluster
 // exist.
-func checkPrograms(binDir string, operator bool) error {
+func checkPrograms(binDir, plane string, operator bool) error {
+	runs := func(name string) bool {
+		info, err := os.Stat(filepath.Join(binDir, name))
+		return err == nil && info.Mode()&0o111 != 0
+	}
 	var missing []string
-	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
-		if info, err := os.Stat(filepath.Join(binDir, name)); err != nil || info.Mode()&0o111 == 0 {
+	for _, name := range append([]string{"tenure", controlPlane, "tenure-server"}, fluxPrograms...) {
+		if !runs(name) {
 			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository, or name a folder, an archive or a release that has it with --programs", ErrMissingProgram, strings.Join(missing, ", "), binDir)
+	}
+	if version, other := strings.CutPrefix(plane, controlPlane+"-"); other && !runs(plane) {
+		return fmt.Errorf("%w: %s not in %s; build it with `make kubernetes VERSION=%s` in Tenure's repository, once", ErrMissingProgram, plane, binDir, version)
 	}
 	if operator {
 		for _, name := range []string{fluxOperator, fluxOperatorConfig} {

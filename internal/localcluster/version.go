@@ -230,11 +230,25 @@ func (c *Cluster) alignDistribution() error {
 // KubernetesMinor is the minor version of Kubernetes that the local cluster runs.
 const KubernetesMinor = "1.36"
 
-// checkKubernetes returns an error if the user asks for a version of Kubernetes other than the
-// programs'.
-func checkKubernetes(version string) error {
-	if asked := strings.TrimPrefix(version, "v"); asked == "" || asked == KubernetesMinor || strings.HasPrefix(asked, KubernetesMinor+".") {
-		return nil
+// OtherKubernetes are further minor versions that it can run, each with a program that is built on
+// demand from cluster/kubernetes-VERSION.mod.
+var OtherKubernetes = []string{"1.33"}
+
+// controlPlane is the name of the program with the control plane.
+const controlPlane = "tenure-cluster"
+
+// controlPlaneOf returns the name of the program with the control plane of a version of Kubernetes,
+// such as 1.36 or v1.36.1; "" is [KubernetesMinor]. It returns an error if there is no such program
+// for the minor version; any patch version counts as the program's.
+func controlPlaneOf(version string) (string, error) {
+	asked := strings.TrimPrefix(version, "v")
+	is := func(minor string) bool { return asked == minor || strings.HasPrefix(asked, minor+".") }
+	if asked == "" || is(KubernetesMinor) {
+		return controlPlane, nil
 	}
-	return fmt.Errorf("cannot run Kubernetes %s: the local cluster's programs are Kubernetes %s: leave out --kubernetes, and read the versions of the API that %[2]s removed before you compare the result with a cluster of %[1]s", version, KubernetesMinor)
+	if i := slices.IndexFunc(OtherKubernetes, is); i >= 0 {
+		return controlPlane + "-" + OtherKubernetes[i], nil
+	}
+	return "", fmt.Errorf("cannot run Kubernetes %s: the local cluster's programs are Kubernetes %s, and %s on demand: leave out --kubernetes, and read the versions of the API that %[2]s removed before you compare the result with a cluster of %[1]s",
+		version, KubernetesMinor, strings.Join(OtherKubernetes, ", "))
 }

@@ -159,19 +159,66 @@ func testFleet(t *testing.T, version, content string) *layout.Fleet {
 	return &layout.Fleet{Dir: dir, Overlay: map[string][]byte{}, Instance: instance, InstanceFile: "flux.yaml"}
 }
 
-// TestCheckKubernetes checks that another version of Kubernetes is refused, and that the version is
-// the one that the module of the control plane builds.
-func TestCheckKubernetes(t *testing.T) {
+// TestControlPlaneOf checks which versions of Kubernetes run, with which program, and that the modules
+// of the control plane build these versions.
+func TestControlPlaneOf(t *testing.T) {
 	t.Parallel()
-	for version, fails := range map[string]bool{
-		"": false, KubernetesMinor: false, "v" + KubernetesMinor + ".1": false, "1.35": true, "v1.34.2": true, "1.3": true, KubernetesMinor + "0": true,
+	for version, want := range map[string]string{
+		"": "tenure-cluster", KubernetesMinor: "tenure-cluster", "v" + KubernetesMinor + ".1": "tenure-cluster",
+		"1.33": "tenure-cluster-1.33", "v1.33.7": "tenure-cluster-1.33",
+		"1.35": "", "v1.34.2": "", "1.3": "", "1.333": "", KubernetesMinor + "0": "",
 	} {
-		if err := checkKubernetes(version); (err != nil) != fails || err != nil && !strings.Contains(err.Error(), "programs are Kubernetes "+KubernetesMinor) {
-			t.Errorf("version %q: %v", version, err)
+		got, err := controlPlaneOf(version)
+		if got != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "programs are Kubernetes "+KubernetesMinor+", and 1.33 on demand") {
+			t.Errorf("version %q: %q, %v", version, got, err)
 		}
 	}
-	module, err := os.ReadFile("../../cluster/go.mod")
-	if err != nil || !strings.Contains(string(module), "\tk8s.io/kubernetes v"+KubernetesMinor+".") {
-		t.Errorf("the module of the control plane does not build Kubernetes %s: %v", KubernetesMinor, err)
+	modules := map[string]string{"go.mod": KubernetesMinor}
+	for _, minor := range OtherKubernetes {
+		modules["kubernetes-"+minor+".mod"] = minor
+	}
+	for file, minor := range modules {
+		module, err := os.ReadFile("../../cluster/" + file)
+		if err != nil || !strings.Contains(string(module), "\tk8s.io/kubernetes v"+minor+".") {
+			t.Errorf("%s does not build Kubernetes %s: %v", file, minor, err)
+		}
+	}
+}
+
+// TestCompleteOtherVersion checks that objects are not assumed on a version that cannot suspend them.
+func TestCompleteOtherVersion(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"by name":  {Assume: []string{"GitRepository/apps/app"}},
+		"unmapped": {AssumeUnmapped: true},
+	} {
+		opts.Kubernetes, opts.BinDir = "1.33", t.TempDir()
+		c := &Cluster{opts: opts}
+		if err := c.complete(); err == nil || !strings.Contains(err.Error(), "cannot run this fleet on Kubernetes 1.33: --assume") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		c.opts.Kubernetes = KubernetesMinor
+		if err := c.complete(); !errors.Is(err, ErrMissingProgram) {
+			t.Errorf("%s, on Kubernetes %s: got %v", name, KubernetesMinor, err)
+		}
+	}
+}
+
+// TestCheckPrograms checks that the program of another version is needed only for that version, and
+// that the error says how to build it.
+func TestCheckPrograms(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	if err := checkPrograms(bin, "tenure-cluster", false); err != nil {
+		t.Error(err)
+	}
+	err := checkPrograms(bin, "tenure-cluster-1.33", false)
+	if !errors.Is(err, ErrMissingProgram) || !strings.Contains(err.Error(), "`make kubernetes VERSION=1.33`") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -29,6 +29,12 @@ var (
 // Kubernetes is the version of Kubernetes that the local cluster runs, from cluster/go.mod.
 const Kubernetes = "v1.36.3"
 
+//go:generate go -C ../../hack/celversions run . ../..
+
+// OldestKubernetes is the oldest minor version of Kubernetes that accepts the rules:
+// hack/celversions compiles their expressions with the functions that it knows.
+const OldestKubernetes = "1.33"
+
 // Build describes a program.
 type Build struct {
 	// Version is a version such as v0.1.0, or "(devel)" if the build recorded none.

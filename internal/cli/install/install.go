@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -24,7 +25,10 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "install --export",
 		Short: "Print Flux, locked down, and the rules for tenants",
 		Long: `Install prints manifests of Flux and of Tenure for a cluster that no fleet's
-folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`,
+folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.
+
+The cluster needs Kubernetes ` + release.OldestKubernetes + ` or newer: ` + "`tenure check --pre`" + ` asks it. --defaults and --shard need
+1.36: without them the manifests suit every version.`,
 		Example: `  tenure install --export --allow git=https://github.com/acme/* > flux.yaml
   kubectl apply --server-side -f flux.yaml   # twice, if kinds were new`,
 		Args: cobra.NoArgs,

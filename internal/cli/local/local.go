@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (f *Flags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
 	flags.StringArrayVar(&f.Cluster.CRDs, "crds", nil, "a file or folder with CRDs that charts or operators install which do not run here; repeatable")
 	flags.BoolVar(&f.Cluster.FakeSecrets, "fake-secrets", false, "make the Secrets that Flux objects name and that are not there, with invented content, and replace the encrypted values of SOPS files; what depends on the content is not proven")
-	flags.StringVar(&f.Cluster.Kubernetes, "kubernetes", "", "the version of Kubernetes that the cluster must have, such as "+localcluster.KubernetesMinor+"; another one is refused")
+	flags.StringVar(&f.Cluster.Kubernetes, "kubernetes", "", "the version of Kubernetes that the cluster runs: "+localcluster.KubernetesMinor+", or "+strings.Join(localcluster.OtherKubernetes, " or ")+" after make kubernetes VERSION=…; another one is refused")
 	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
 	f.programs.Add(cmd)

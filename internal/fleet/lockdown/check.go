@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,10 +24,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// minKubernetes is the minimum version for the rules: their expressions use the function flatten,
-// which older API servers do not accept. hack/celversions tests it.
-const minKubernetes = "1.35.0"
 
 // Result is the result of one check.
 type Result struct {
@@ -58,15 +55,14 @@ func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the cluster for its version: %w", err)
 	}
-	results := []Result{{"Kubernetes", true, info.GitVersion}}
-	if v, err := version.ParseGeneric(info.GitVersion); err != nil || v.LessThan(version.MustParseGeneric(minKubernetes)) {
-		results[0] = Result{"Kubernetes", false, info.GitVersion + ": update it to 1.35 or newer"}
-	}
-	served, err := c.servesPolicies()
+	policies, err := c.servedPolicies()
 	if err != nil {
 		return nil, err
 	}
-	results = append(results, result("ValidatingAdmissionPolicy", served, "served", "not served at admissionregistration.k8s.io/v1: enable it in the API server"))
+	results := []Result{
+		kubernetesVersion(info.GitVersion, slices.Contains(policies, "MutatingAdmissionPolicy")),
+		result("ValidatingAdmissionPolicy", slices.Contains(policies, "ValidatingAdmissionPolicy"), "served", "not served at admissionregistration.k8s.io/v1: enable it in the API server"),
+	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
 		return nil, err
@@ -78,20 +74,39 @@ func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	return append(results, result("Flux", len(old) == 0, "knows all flags", strings.Join(old, "; ")+": update Flux to 2.7.5 or newer")), nil
 }
 
-func (c Cluster) servesPolicies() (bool, error) {
+// kubernetesVersion checks the version of the API server, which may serve MutatingAdmissionPolicies.
+func kubernetesVersion(served string, mutating bool) Result {
+	const name = "Kubernetes"
+	v, err := version.ParseGeneric(served)
+	if err != nil {
+		return Result{name, false, fmt.Sprintf("%s is no version: the rules need %s or newer", served, release.OldestKubernetes)}
+	}
+	tested := version.MustParseGeneric(release.Kubernetes)
+	switch {
+	case v.LessThan(version.MustParseGeneric(release.OldestKubernetes)):
+		return Result{name, false, fmt.Sprintf("%s refuses the rules, whose expressions use functions that came later: update it to %s or newer", served, release.OldestKubernetes)}
+	case v.Major() > tested.Major() || v.Minor() > tested.Minor():
+		return Result{name, true, fmt.Sprintf("%s; this version of tenure was tested with 1.%d and older", served, tested.Minor())}
+	case !mutating:
+		return Result{name, true, served + "; default classes and metadata of tenants, labels of shards, and volumes in the proxy need 1.36"}
+	}
+	return Result{name, true, served}
+}
+
+// servedPolicies returns the kinds that the API server serves at admissionregistration.k8s.io/v1.
+func (c Cluster) servedPolicies() ([]string, error) {
 	resources, err := c.Discovery.ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+		return nil, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
 	}
+	var kinds []string
 	for _, r := range resources.APIResources {
-		if r.Kind == "ValidatingAdmissionPolicy" {
-			return true, nil
-		}
+		kinds = append(kinds, r.Kind)
 	}
-	return false, nil
+	return kinds, nil
 }
 
 // Check checks the lockdown: flags, rights, rules and the TenancyProfile. It returns an error
