@@ -208,7 +208,10 @@ func (t *translation) rules() {
 	for i := range t.tenant.Spec.Rules {
 		t.rule(fmt.Sprintf("spec.rules[%d]", i), t.tenant.Spec.Rules[i].Raw)
 	}
-	t.spec.Namespaces.Labels[v1beta2.LabelRules] = "true"
+	t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesEnforced
+	if Audits(t.tenant) {
+		t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesAudited
+	}
 }
 
 func (t *translation) rule(field string, raw []byte) {
@@ -270,9 +273,6 @@ func (t *translation) ruleBindings(field string, rule *tenantRule) {
 func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
 		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
-	}
-	if e.Action == actionAudit {
-		t.note(Reported, field, "a rule with the action audit writes no events")
 	}
 	if len(e.Workloads.Resources) > 0 {
 		t.unenforced(field+".workloads.resources", "requests and limits are not changed")

@@ -48,7 +48,9 @@ func TestTranslateRules(t *testing.T) {
 		"some role bindings": {reason: "with the selector", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}}
 		}},
-		"audit":            {reason: "no events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", reported: "spec.rules[0].enforce"},
+		"audit": {reason: "the webhook writes events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
+		}},
 		"unknown":          {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
 		"custom audience":  {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
 		"unknown audience": {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
