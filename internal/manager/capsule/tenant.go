@@ -277,12 +277,15 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	status.Classes = classes
 	status.Spaces = nil
 	if s.ours != nil && s.own {
-		status.Size, status.Namespaces = s.ours.Status.Size, slices.Clone(s.ours.Status.Namespaces)
 		spaces, err := r.spaces(ctx, s, before.Status.Spaces)
 		if err != nil {
 			return err
 		}
 		status.Spaces = spaces
+		for _, space := range spaces {
+			status.Namespaces = append(status.Namespaces, space.Name)
+		}
+		status.Size = int32(min(len(spaces), 1<<30))
 		if s.translated {
 			status.Owners = owners(s.ours.Spec.Owners, s.result.Administrators)
 			promotions, err := r.promotions(ctx, s)
