@@ -176,7 +176,7 @@ type Owner struct {
 	Roles []string `json:"roles,omitempty"`
 }
 
-// TenantRoleBinding gives other users a role in all of a tenant's namespaces.
+// TenantRoleBinding gives other users a role in a tenant's namespaces.
 type TenantRoleBinding struct {
 	// role is a ClusterRole. The manager must be allowed to bind it.
 	// +required
@@ -189,6 +189,11 @@ type TenantRoleBinding struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	Subjects []Subject `json:"subjects"`
+	// namespaceSelector selects the namespaces by their labels; without it, the subjects get the
+	// role in all namespaces of the tenant. If owners may choose a label that it reads, they
+	// decide which of their namespaces it matches.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// labels are labels of the RoleBindings.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,12 @@ const (
 	// a secret: see internal/admission/webhook/caller. The manifest has no path, so that applying
 	// it again does not remove the secret.
 	WebhookPath = "/namespaces"
+
+	// AuditWebhookName is the name of the configuration of the webhook that writes events for
+	// rules of Capsule's Tenants, and AuditWebhookPath the start of its path.
+	AuditWebhookName, AuditWebhookPath = Prefix + "capsule-audit", "/capsule-audit"
+	// auditSeconds is the maximum time, in seconds, that a request waits for this webhook.
+	auditSeconds = 2
 
 	// NamespaceWebhook is the name of the webhook in its refusals.
 	NamespaceWebhook = "namespaces.tenure.dev"
@@ -85,6 +92,41 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 		configuration.Webhooks = append(configuration.Webhooks, webhook)
 	}
 	return configuration
+}
+
+// AuditWebhook returns the configuration of the webhook that writes events for rules with the
+// action audit of Capsule's Tenants. It decides nothing and changes nothing, so it may fail. The
+// API server calls it only in namespaces with such rules, and before the policies, so that it sees
+// what they refuse.
+func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
+	namespaced := admissionregistrationv1.NamespacedScope
+	rule := on(writes, "*", "*").RuleWithOperations
+	rule.APIVersions, rule.Scope = []string{"*"}, &namespaced
+	ephemeral := on(writes, "", "pods/ephemeralcontainers").RuleWithOperations
+	ephemeral.APIVersions, ephemeral.Scope = []string{"v1"}, &namespaced
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: AuditWebhookName, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event",
+		}},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:         "audit.tenure.dev",
+			ClientConfig: webhookClient(),
+			Rules:        []admissionregistrationv1.RuleWithOperations{rule, ephemeral},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+				v1beta2.LabelRules: v1beta2.RulesAudited,
+			}},
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+			TimeoutSeconds:          new(int32(auditSeconds)),
+			AdmissionReviewVersions: []string{"v1"},
+			MatchConditions: []admissionregistrationv1.MatchCondition{
+				{Name: "not-kubernetes", Expression: "request.kind.kind == 'Pod' || " + notKubernetes},
+				{Name: "not-the-manager", Expression: notAdmin[0]},
+				{Name: "not-frequent", Expression: "!(request.resource.resource in ['events', 'leases', 'endpoints', 'endpointslices', 'rulestatuses', 'tenantparameters'])"},
+			},
+		}},
+	}
 }
 
 // webhookClient returns the address of our webhooks for the API server. The manager sets

@@ -47,6 +47,8 @@ type Input struct {
 	Owners []v1beta2.TenantOwner
 	// Promoted are the service accounts of the tenant's namespaces with [LabelPromote].
 	Promoted []Account
+	// Entitled are the service accounts of the tenant's namespaces with [LabelEntitle].
+	Entitled []Account
 }
 
 // Note describes a field that Tenure does not honour exactly.
@@ -111,6 +113,7 @@ func Translate(in Input) Result {
 	t.annotations()
 	t.switches()
 	t.workloads()
+	t.entitlements(in.Configuration, in.Entitled)
 	t.accept(in.Tenant.Annotations, "")
 	t.notes = append(t.notes, Check(in.Configuration)...)
 	return Result{Spec: t.spec, Notes: t.notes, Administrators: t.onlyAdministrators}

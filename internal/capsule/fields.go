@@ -149,7 +149,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; the action audit, `default` metadata, promotions, and role bindings for some of the namespaces have no effect. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; `default` metadata has no effect. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the webhook that writes them may fail. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
 	}
 }
 
@@ -163,7 +163,7 @@ func configurationFields() []Field {
 		{"spec.administrators", Different, "as owners of every Tenant, by the rules for owners, with `spec.rbac.administrationClusterRoles`. They create namespaces only with a tenant's label, and move none between tenants: for that, make them platform admins. Names that begin with `system:` are left out"},
 		{"spec.forceTenantPrefix", Honoured, "for Tenants without their own"},
 		{"spec.protectedNamespaceRegex", Different, "any expression, of 512 bytes at most, for the owners of Capsule's Tenants. The names that the TenancyProfile protects are protected, too"},
-		{"spec.allowServiceAccountPromotion", Different, "an owner makes a service account of the tenant's namespaces an owner with the label `owner.projectcapsule.dev/promote: \"true\"`. Without the field, only the platform sets the label. Accounts that have the label already count, so look for them first. The label `projectcapsule.dev/promote` has no effect"},
+		{"spec.allowServiceAccountPromotion", Different, "an owner makes a service account of the tenant's namespaces an owner with the label `owner.projectcapsule.dev/promote: \"true\"`. Without the field, only the platform sets the label. Accounts that have the label already count, so look for them first. The label `projectcapsule.dev/promote: \"true\"` gives a service account the roles of the promotions in `spec.rules`, by the same rules"},
 		{"spec.nodeMetadata", Honoured, "for owners of tenants to whom the platform gives rights on nodes"},
 		{"spec.rbac.deleter", Reported, "only `capsule-namespace-deleter` is made"},
 		{"spec.rbac.provisioner", Unused, "owners may make namespaces by the rules in the API server"},

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -121,13 +122,13 @@ func (t *translation) bindings() {
 		return
 	}
 	for i, b := range t.tenant.Spec.AdditionalRoleBindings {
-		t.binding(fmt.Sprintf("spec.additionalRoleBindings[%d]", i), b)
+		t.binding(fmt.Sprintf("spec.additionalRoleBindings[%d]", i), b, nil)
 	}
 }
 
-// binding translates a role binding.
-func (t *translation) binding(field string, b v1beta2.AdditionalRoleBinding) {
-	binding := v1alpha1.TenantRoleBinding{Role: t.role(b.ClusterRoleName, field+".clusterRoleName")}
+// binding translates a role binding for the namespaces that a selector selects.
+func (t *translation) binding(field string, b v1beta2.AdditionalRoleBinding, selector *metav1.LabelSelector) {
+	binding := v1alpha1.TenantRoleBinding{Role: t.role(b.ClusterRoleName, field+".clusterRoleName"), NamespaceSelector: selector}
 	if len(b.Subjects) == 0 || len(b.Subjects) > maxSubjects {
 		t.note(Refused, field+".subjects", "there must be 1 to %d", maxSubjects)
 		return

@@ -1,11 +1,15 @@
 package capsule
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // LabelPromote is the label of a service account in a tenant's namespace that makes it an owner of
@@ -42,4 +46,103 @@ func (t *translation) promotions(c *v1beta2.CapsuleConfiguration, accounts []Acc
 }
 
 // Account is a service account.
-type Account struct{ Namespace, Name string }
+type Account struct {
+	Namespace, Name string
+	// Labels are the labels of the account, and NamespaceLabels those of its namespace.
+	Labels, NamespaceLabels map[string]string
+}
+
+// LabelEntitle is the label of a service account in a tenant's namespace that gives it the roles
+// of the promotions in spec.rules, with the value true.
+const LabelEntitle = "projectcapsule.dev/promote"
+
+// Entitlement is a role that a rule gives a promoted service account.
+type Entitlement struct {
+	Account Account
+	Role    string
+	// Selector selects the namespaces in which the account has the role; nil selects all.
+	Selector *metav1.LabelSelector
+}
+
+// Targets returns the names of the namespaces in which the account has the role, sorted.
+func (e Entitlement) Targets(namespaces []corev1.Namespace) []string {
+	var names []string
+	for i := range namespaces {
+		if ns := &namespaces[i]; ns.DeletionTimestamp.IsZero() && selects(e.Selector, ns.Labels) {
+			names = append(names, ns.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Entitlements returns the roles that the promotions in the rules of a Tenant give its promoted
+// service accounts. As with Capsule, a rule that selects namespaces is for the accounts of these
+// namespaces.
+func Entitlements(tenant *v1beta2.Tenant, c *v1beta2.CapsuleConfiguration, accounts []Account) []Entitlement {
+	if c == nil || !c.Spec.AllowServiceAccountPromotion {
+		return nil
+	}
+	var all []Entitlement
+	for i := range tenant.Spec.Rules {
+		rule, err := decodeRule(tenant.Spec.Rules[i].Raw)
+		if err != nil {
+			continue // [translation.rule] reports the error.
+		}
+		for _, p := range rule.Permissions.Promotions {
+			for _, a := range accounts {
+				if !selects(rule.NamespaceSelector, a.NamespaceLabels) || !selects(p.Selector, a.Labels) {
+					continue
+				}
+				for _, role := range p.ClusterRoles {
+					all = append(all, Entitlement{Account: a, Role: Role(role), Selector: rule.NamespaceSelector})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// selects reports whether a selector matches labels; nil matches all, and an invalid one none.
+func selects(selector *metav1.LabelSelector, have map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(have))
+}
+
+// checkPromotions checks the roles and selectors of the promotions of a rule.
+func (t *translation) checkPromotions(field string, all []rulePromotion) {
+	for i, p := range all {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if _, err := metav1.LabelSelectorAsSelector(p.Selector); err != nil {
+			t.note(Refused, at+".selector", "it is no selector: %v", err)
+		}
+		for j, role := range p.ClusterRoles {
+			t.role(role, fmt.Sprintf("%s.clusterRoles[%d]", at, j))
+		}
+	}
+}
+
+// entitlements adds a role binding for each role and selector of promotions.
+func (t *translation) entitlements(c *v1beta2.CapsuleConfiguration, accounts []Account) {
+	at := map[string]int{}
+	for _, e := range Entitlements(t.tenant, c, accounts) {
+		key := e.Role + " " + metav1.FormatLabelSelector(e.Selector)
+		i, ok := at[key]
+		if !ok {
+			i = len(t.spec.RoleBindings)
+			at[key] = i
+			t.spec.RoleBindings = append(t.spec.RoleBindings, v1alpha1.TenantRoleBinding{Role: e.Role, NamespaceSelector: e.Selector})
+		}
+		b := &t.spec.RoleBindings[i]
+		b.Subjects = append(b.Subjects, v1alpha1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: e.Account.Namespace, Name: e.Account.Name})
+		if len(b.Subjects) == maxSubjects+1 {
+			t.note(Refused, "spec.rules", "more than %d service accounts are promoted to %s", maxSubjects, e.Role)
+		}
+	}
+	if n := len(t.spec.RoleBindings); len(at) > 0 && n > maxBindings {
+		t.note(Refused, "spec.rules", "with the promotions there are %d role bindings, and at most %d can be kept", n, maxBindings)
+	}
+}

@@ -33,9 +33,16 @@ type tenantRule struct {
 			Labels          map[string]string `json:"labels,omitempty"`
 			Annotations     map[string]string `json:"annotations,omitempty"`
 		} `json:"bindings,omitempty"`
-		Promotions []json.RawMessage `json:"promotions,omitempty"`
+		Promotions []rulePromotion `json:"promotions,omitempty"`
 	} `json:"permissions,omitzero"`
 	Quota []json.RawMessage `json:"quota,omitempty"`
+}
+
+// rulePromotion gives roles to the promoted service accounts that a selector selects by their
+// labels.
+type rulePromotion struct {
+	ClusterRoles []string              `json:"clusterRoles,omitempty"`
+	Selector     *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // ruleEnforcement is what a rule allows, denies or audits.
@@ -201,7 +208,10 @@ func (t *translation) rules() {
 	for i := range t.tenant.Spec.Rules {
 		t.rule(fmt.Sprintf("spec.rules[%d]", i), t.tenant.Spec.Rules[i].Raw)
 	}
-	t.spec.Namespaces.Labels[v1beta2.LabelRules] = "true"
+	t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesEnforced
+	if Audits(t.tenant) {
+		t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesAudited
+	}
 }
 
 func (t *translation) rule(field string, raw []byte) {
@@ -227,9 +237,7 @@ func (t *translation) rule(field string, raw []byte) {
 	if len(rule.Quota) > 0 {
 		t.unenforced(field+".quota", "quotas of some of the namespaces are not created")
 	}
-	if len(rule.Permissions.Promotions) > 0 {
-		t.note(Reported, field+".permissions.promotions", "service accounts are not promoted by rules")
-	}
+	t.checkPromotions(field+".permissions.promotions", rule.Permissions.Promotions)
 	t.ruleBindings(field, rule)
 	if rule.Enforce != nil {
 		t.enforcement(field+".enforce", rule.Enforce)
@@ -248,12 +256,8 @@ func decodeRule(raw []byte) (*tenantRule, error) {
 	return rule, nil
 }
 
-// ruleBindings adds the role bindings of a rule for all namespaces.
+// ruleBindings adds the role bindings of a rule.
 func (t *translation) ruleBindings(field string, rule *tenantRule) {
-	if rule.NamespaceSelector != nil && len(rule.Permissions.Bindings) > 0 {
-		t.note(Reported, field+".permissions.bindings", "role bindings for some of the namespaces are not created")
-		return
-	}
 	if n := len(t.spec.RoleBindings) + len(rule.Permissions.Bindings); n > maxBindings {
 		t.note(Refused, field+".permissions.bindings", "with the other role bindings of the Tenant there are %d, and at most %d can be kept", n, maxBindings)
 		return
@@ -261,7 +265,7 @@ func (t *translation) ruleBindings(field string, rule *tenantRule) {
 	for i, b := range rule.Permissions.Bindings {
 		t.binding(fmt.Sprintf("%s.permissions.bindings[%d]", field, i), v1beta2.AdditionalRoleBinding{
 			ClusterRoleName: b.ClusterRoleName, Subjects: b.Subjects, Labels: b.Labels, Annotations: b.Annotations,
-		})
+		}, rule.NamespaceSelector)
 	}
 }
 
@@ -269,9 +273,6 @@ func (t *translation) ruleBindings(field string, rule *tenantRule) {
 func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
 		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
-	}
-	if e.Action == actionAudit {
-		t.note(Reported, field, "a rule with the action audit writes no events")
 	}
 	if len(e.Workloads.Resources) > 0 {
 		t.unenforced(field+".workloads.resources", "requests and limits are not changed")

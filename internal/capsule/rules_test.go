@@ -45,24 +45,28 @@ func TestTranslateRules(t *testing.T) {
 		"role bindings": {reason: "for all namespaces", rules: "{permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}], labels: {a: b}}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, Labels: map[string]string{"a": "b"}}}
 		}},
-		"some role bindings": {reason: "no rights beyond the Tenant's", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", reported: "spec.rules[0].permissions.bindings"},
-		"audit":              {reason: "no events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", reported: "spec.rules[0].enforce"},
-		"unknown":            {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
-		"custom audience":    {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
-		"unknown audience":   {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
-		"administrators":     {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
-		"resources":          {reason: "limits would not be lowered", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
-		"namespaces":         {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
-		"template":           {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
-		"managed":            {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
-		"quota":              {reason: "it would not be there", rules: "{quota: [{name: a, hard: {pods: 1}}]}", refused: "spec.rules[0].quota"},
-		"expression":         {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
-		"key":                {reason: "it does not compile", rules: "{enforce: {metadata: [{kinds: [Pod], annotations: {'(': {}}}]}}", refused: "spec.rules[0].enforce.metadata[0].annotations[(]"},
-		"empty expression":   {reason: "it matches nothing", rules: "{enforce: {workloads: {registries: [{policy: [Always]}]}}}", refused: "spec.rules[0].enforce.workloads.registries[0]"},
-		"action":             {reason: "there is none of this name", rules: "{enforce: {action: warn}}", refused: "spec.rules[0].enforce.action"},
-		"network":            {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
-		"ports":              {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
-		"selector":           {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},
+		"some role bindings": {reason: "with the selector", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", want: func(s *v1alpha1.TenantSpec) {
+			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}}
+		}},
+		"audit": {reason: "the webhook writes events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
+		}},
+		"unknown":          {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
+		"custom audience":  {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
+		"unknown audience": {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
+		"administrators":   {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
+		"resources":        {reason: "limits would not be lowered", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
+		"namespaces":       {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
+		"template":         {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
+		"managed":          {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
+		"quota":            {reason: "it would not be there", rules: "{quota: [{name: a, hard: {pods: 1}}]}", refused: "spec.rules[0].quota"},
+		"expression":       {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
+		"key":              {reason: "it does not compile", rules: "{enforce: {metadata: [{kinds: [Pod], annotations: {'(': {}}}]}}", refused: "spec.rules[0].enforce.metadata[0].annotations[(]"},
+		"empty expression": {reason: "it matches nothing", rules: "{enforce: {workloads: {registries: [{policy: [Always]}]}}}", refused: "spec.rules[0].enforce.workloads.registries[0]"},
+		"action":           {reason: "there is none of this name", rules: "{enforce: {action: warn}}", refused: "spec.rules[0].enforce.action"},
+		"network":          {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
+		"ports":            {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
+		"selector":         {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

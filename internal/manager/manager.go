@@ -139,10 +139,14 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			names = webhook.ServiceNames(o.Namespace)
 		}
 		var err error
-		if ledgers, err = webhook.Setup(ctx, mgr, webhook.Options{
+		options := webhook.Options{
 			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
-		}); err != nil {
+		}
+		if o.Capsule {
+			options.Audit = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
+		}
+		if ledgers, err = webhook.Setup(ctx, mgr, options); err != nil {
 			return err
 		}
 	}

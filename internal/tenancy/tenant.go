@@ -74,7 +74,8 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 // Metadata returns the labels and annotations that the Tenant's namespaces have,
 // its Pod Security level included, and neither the label that says whose they are nor
 // those of spec.namespaces.selected: see [NamespaceMetadata]. What no object could have is
-// left out; the error says what, also of spec.namespaces.selected.
+// left out; the error says what, also of spec.namespaces.selected, and which selectors of
+// spec.roleBindings are not valid.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -102,6 +103,11 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 	}
 	if err := checkSelected(t); err != nil {
 		problems = append(problems, err)
+	}
+	for i := range t.Spec.RoleBindings {
+		if _, err := metav1.LabelSelectorAsSelector(t.Spec.RoleBindings[i].NamespaceSelector); err != nil {
+			problems = append(problems, fmt.Errorf("spec.roleBindings[%d].namespaceSelector selects no namespace: %w", i, err))
+		}
 	}
 	return labels, annotations, errors.Join(problems...)
 }
@@ -164,11 +170,14 @@ func bindings(ns Namespace) []client.Object {
 	return append(objects, others(ns)...)
 }
 
-// others returns the RoleBindings of spec.roleBindings. Entries with the same role, labels and
+// others returns the RoleBindings of spec.roleBindings that select the namespace. Entries with the same role, labels and
 // annotations share a RoleBinding.
 func others(ns Namespace) []client.Object {
 	merged := map[string]*rbacv1.RoleBinding{}
 	for _, b := range ns.Tenant.Spec.RoleBindings {
+		if !selects(b.NamespaceSelector, ns.Labels) {
+			continue
+		}
 		name := joined(othersRole, b.Role)
 		if len(b.Labels)+len(b.Annotations) > 0 {
 			// Maps are printed in the order of their keys.

@@ -77,4 +77,7 @@ const (
 	// LabelRules is the label of the namespaces in which the API server enforces the rules of
 	// the RuleStatus. The manager puts it on all namespaces of a Tenant with rules.
 	LabelRules = "projectcapsule.dev/rules"
+	// RulesEnforced is the value of [LabelRules], and RulesAudited its value if there are rules
+	// with the action audit.
+	RulesEnforced, RulesAudited = "true", "audit"
 )

@@ -249,7 +249,8 @@ type TenantStatus struct {
 	// owners are the tenant's owners after the translation.
 	// +optional
 	Owners []StatusOwner `json:"owners,omitempty"`
-	// promotions are never written: service accounts cannot be promoted.
+	// promotions are the service accounts to which the promotions in spec.rules give roles, with
+	// the namespaces in which they have them.
 	// +optional
 	Promotions []Promotion `json:"promotions,omitempty"`
 	// observedGeneration is the generation that the conditions describe.
@@ -315,7 +316,7 @@ type StatusOwner struct {
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
 }
 
-// Promotion is a service account that an owner made an owner.
+// Promotion is a service account that has roles in namespaces by a rule of spec.rules.
 type Promotion struct {
 	StatusOwner `json:",inline"`
 	// targets are namespaces.

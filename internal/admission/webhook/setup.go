@@ -47,6 +47,8 @@ type Options struct {
 	ClientCA, ClientName string
 	// Replica is the name of this replica, unique among all replicas.
 	Replica string
+	// Audit writes events for rules of Capsule's Tenants; nil without Capsule's kinds.
+	Audit admission.Handler
 }
 
 // ServiceNames are the names of the webhook's Service in a namespace.
@@ -88,10 +90,14 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	if err := listen(ctx, mgr.GetCache(), ledgers); err != nil {
 		return nil, err
 	}
-	for prefix, handler := range map[string]admission.Handler{
+	handlers := map[string]admission.Handler{
 		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
 		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},
-	} {
+	}
+	if o.Audit != nil {
+		handlers[rules.AuditWebhookPath] = o.Audit
+	}
+	for prefix, handler := range handlers {
 		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
 	}
 	if err := errors.Join(mgr.Add(keeper), mgr.Add(callers)); err != nil {

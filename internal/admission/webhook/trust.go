@@ -66,11 +66,17 @@ func configure(ctx context.Context, c client.Client, change func(config *admissi
 		}
 		return changed
 	})
-	// Nothing depends on this configuration, so a platform may leave it out.
-	if apierrors.IsNotFound(err) {
-		return nil
+	// Nothing depends on this configuration and the next one, so a platform may leave them out.
+	if client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	return err
+	audit := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	return client.IgnoreNotFound(update(ctx, c, rules.AuditWebhookName, audit, func() (changed bool) {
+		for i := range audit.Webhooks {
+			changed = change(&audit.Webhooks[i].ClientConfig, rules.AuditWebhookPath) || changed
+		}
+		return changed
+	}))
 }
 
 // update changes a configuration, and tries again on a conflict with another writer.

@@ -130,6 +130,40 @@ func TestPromotion(t *testing.T) {
 	owned("without it, when the Tenant does not allow it", alice)
 }
 
+// TestEntitlement gives a promoted service account the roles of a rule, in the namespaces that the
+// rule selects, and lists them in the status.
+func TestEntitlement(t *testing.T) {
+	t.Parallel()
+	c, restConfig := cluster(t)
+	setPolicyParameters(t, c)
+	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: mist}, spec: {owners: [{kind: User, name: alice}], rules: ["+
+		"{permissions: {promotions: [{clusterRoles: [view]}]}}, {namespaceSelector: {matchLabels: {env: prod}}, permissions: {promotions: [{clusterRoles: [edit], selector: {matchLabels: {super: account}}}]}}]}}")
+	theirs(t, c, "mist", "there", func(tt *v1beta2.Tenant) bool { return hasCondition(tt, "Cordoned", metav1.ConditionFalse, "") })
+	for namespace, env := range map[string]string{"mist-a": "prod", "mist-b": "dev"} {
+		apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: {tenure.dev/tenant: mist, capsule.clastix.io/tenant: mist, env: "+env+"}}}")
+	}
+	provision(t, c, "mist", metav1.ConditionTrue, "mist-a", "mist-b")
+	account := func(labels string) {
+		apply(t, restConfig, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: mist-a, labels: {"+labels+"}}}")
+	}
+	entitled := func(reason string, bindings int, want ...v1beta2.Promotion) {
+		t.Helper()
+		theirs(t, c, "mist", reason, func(tt *v1beta2.Tenant) bool { return cmp.Diff(want, tt.Status.Promotions) == "" })
+		ours(t, c, "mist", reason, func(o *v1alpha1.Tenant) bool { return len(o.Spec.RoleBindings) == bindings })
+	}
+	promotion := func(role string, targets ...string) v1beta2.Promotion {
+		return v1beta2.Promotion{
+			StatusOwner: v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "ServiceAccount", Name: "system:serviceaccount:mist-a:robot"}, ClusterRoles: []string{role}}, Targets: targets,
+		}
+	}
+	account(`projectcapsule.dev/promote: "true"`)
+	entitled("with the account that has no other label", 1, promotion("view", "mist-a", "mist-b"))
+	account(`projectcapsule.dev/promote: "true", super: account`)
+	entitled("with the account that the rule selects", 2, promotion("view", "mist-a", "mist-b"), promotion("edit", "mist-a"))
+	account("super: account")
+	entitled("without the account", 0)
+}
+
 // TestPolicies tries what the policies of config/capsule refuse, with the owner of a tenant.
 func TestPolicies(t *testing.T) {
 	t.Parallel()

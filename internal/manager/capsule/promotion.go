@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/internal/capsule"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,37 +20,99 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// promoted returns the service accounts that owners have promoted, in the namespaces that the
-// Tenant of Tenure lists, sorted.
-func (r *TenantReconciler) promoted(ctx context.Context, s *state, configuration *v1beta2.CapsuleConfiguration) ([]capsule.Account, error) {
-	if s.ours == nil || !capsule.Promotes(configuration, s.theirs) {
-		return nil, nil
+// promoted reads the service accounts that owners have promoted, in the namespaces that the
+// Tenant of Tenure lists: owners of the tenant, and those that have roles by its rules.
+func (r *TenantReconciler) promoted(ctx context.Context, s *state) error {
+	if s.ours == nil || s.configuration == nil || !s.configuration.Spec.AllowServiceAccountPromotion {
+		return nil
 	}
-	var all []capsule.Account
-	for _, namespace := range s.ours.Status.Namespaces {
+	for _, name := range s.ours.Status.Namespaces {
 		var accounts corev1.ServiceAccountList
-		if err := r.Client.List(ctx, &accounts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("cannot list the service accounts of namespace %s: %w", namespace, err)
+		if err := r.Client.List(ctx, &accounts, client.InNamespace(name), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("cannot list the service accounts of namespace %s: %w", name, err)
+		}
+		if !slices.ContainsFunc(accounts.Items, func(a corev1.ServiceAccount) bool { return promotes(&a) }) {
+			continue
+		}
+		ns := &corev1.Namespace{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, ns); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot read namespace %s: %w", name, err)
 		}
 		for i := range accounts.Items {
-			if a := &accounts.Items[i]; promotes(a) && a.DeletionTimestamp.IsZero() {
-				all = append(all, capsule.Account{Namespace: a.Namespace, Name: a.Name})
+			a := &accounts.Items[i]
+			if !a.DeletionTimestamp.IsZero() {
+				continue
+			}
+			account := capsule.Account{Namespace: a.Namespace, Name: a.Name, Labels: a.Labels, NamespaceLabels: ns.Labels}
+			if a.Labels[capsule.LabelPromote] == "true" {
+				s.promoted = append(s.promoted, account)
+			}
+			if a.Labels[capsule.LabelEntitle] == "true" {
+				s.entitled = append(s.entitled, account)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b capsule.Account) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	for _, all := range [][]capsule.Account{s.promoted, s.entitled} {
+		slices.SortFunc(all, func(a, b capsule.Account) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return nil
+}
+
+// promotions returns the accounts that rules give roles, in the format of Capsule's status: an
+// entry for each account and each set of namespaces in which it has the same roles.
+func (r *TenantReconciler) promotions(ctx context.Context, s *state) ([]v1beta2.Promotion, error) {
+	entitlements := capsule.Entitlements(s.theirs, s.configuration, s.entitled)
+	if len(entitlements) == 0 {
+		return nil, nil
+	}
+	var namespaces []corev1.Namespace
+	for _, name := range s.ours.Status.Namespaces {
+		ns := &corev1.Namespace{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, ns); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("cannot read namespace %s: %w", name, err)
+		} else if err == nil {
+			namespaces = append(namespaces, *ns)
+		}
+	}
+	at := map[string]int{}
+	var all []v1beta2.Promotion
+	for _, e := range entitlements {
+		targets := e.Targets(namespaces)
+		if len(targets) == 0 {
+			continue
+		}
+		name := "system:serviceaccount:" + e.Account.Namespace + ":" + e.Account.Name
+		key := fmt.Sprintf("%q", append([]string{name}, targets...))
+		if _, ok := at[key]; !ok {
+			at[key] = len(all)
+			all = append(all, v1beta2.Promotion{
+				StatusOwner: v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: rbacv1.ServiceAccountKind, Name: name}}, Targets: targets,
+			})
+		}
+		roles := &all[at[key]].ClusterRoles
+		*roles = append(*roles, e.Role)
+	}
+	for i := range all {
+		slices.Sort(all[i].ClusterRoles)
+		all[i].ClusterRoles = slices.Compact(all[i].ClusterRoles)
+	}
 	return all, nil
 }
 
-func promotes(o client.Object) bool { return o.GetLabels()[capsule.LabelPromote] == "true" }
+// promotes reports whether a service account has a label by which Capsule promotes.
+func promotes(o client.Object) bool {
+	return o.GetLabels()[capsule.LabelPromote] == "true" || o.GetLabels()[capsule.LabelEntitle] == "true"
+}
 
-// promotion selects the events that promote a service account, or end that.
+// promotion selects the events that promote a service account, change by which labels, or end that.
 var promotion = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return promotes(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return promotes(e.Object) },
-	UpdateFunc: func(e event.UpdateEvent) bool { return promotes(e.ObjectOld) != promotes(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return (promotes(e.ObjectOld) || promotes(e.ObjectNew)) && !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+	},
 }
 
 // tenantOfAccount enqueues the Tenant of a service account's namespace.

@@ -155,9 +155,10 @@ func TestTenant(t *testing.T) {
 	if err := c.Update(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
-	ready(t, c, "oil", "oil-dev")
+	apply(t, admin, `{apiVersion: v1, kind: Namespace, metadata: {name: oil-dev, labels: {tenure.dev/parameters: "true"}}}`)
+	provision(t, c, "oil", metav1.ConditionTrue, "oil-dev")
 	theirs(t, c, "oil", "ready as ours is", func(tt *v1beta2.Tenant) bool {
-		return hasCondition(tt, "Ready", metav1.ConditionTrue, "in place") && tt.Status.Size == 1 && slices.Equal(tt.Status.Namespaces, []string{"oil-dev"}) && tt.Status.State == "Active"
+		return hasCondition(tt, "Ready", metav1.ConditionTrue, "as it is") && tt.Status.Size == 1 && slices.Equal(tt.Status.Namespaces, []string{"oil-dev"}) && tt.Status.State == "Active"
 	})
 
 	apply(t, admin, tenant(", ingressOptions: {hostnameCollisionScope: Cluster}, cordoned: true"))

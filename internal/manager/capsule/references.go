@@ -35,9 +35,7 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 		case !ns.DeletionTimestamp.IsZero():
 		case in && !ownedBy(ns, s.theirs) && slices.Contains(s.ours.Status.Namespaces, ns.Name):
 			if err := r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
-				ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
-					APIVersion: v1beta2.GroupVersion.String(), Kind: "Tenant", Name: s.theirs.Name, UID: s.theirs.UID,
-				})
+				ns.OwnerReferences = append(ns.OwnerReferences, reference(s.theirs))
 				metav1.SetMetaDataAnnotation(&ns.ObjectMeta, AnnotationReference, string(s.theirs.UID))
 			}); client.IgnoreNotFound(err) != nil {
 				return nil, err
@@ -57,6 +55,11 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 		}
 	}
 	return left, nil
+}
+
+// reference returns a reference to a Tenant of Capsule as an owner.
+func reference(tenant *v1beta2.Tenant) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1beta2.GroupVersion.String(), Kind: "Tenant", Name: tenant.Name, UID: tenant.UID}
 }
 
 // referred reports whether refer made a Tenant of Capsule an owner of a namespace.

@@ -21,8 +21,8 @@ func ruleStatus() client.Object {
 	return &v1beta2.RuleStatus{TypeMeta: metav1.TypeMeta{APIVersion: v1beta2.GroupVersion.String(), Kind: "RuleStatus"}}
 }
 
-// rules writes the rules of a Tenant of Capsule into a RuleStatus in each of its namespaces, and
-// deletes those of a Tenant without rules. It comes before the label that puts them in force: in
+// rules writes the rules of a Tenant of Capsule into a RuleStatus in each of its namespaces, which
+// is there for a Tenant without rules too: clients of Capsule look for it. It comes before the label that puts them in force: in
 // a namespace with the label and without a RuleStatus the API server refuses everything that a
 // rule could be about.
 //
@@ -39,52 +39,31 @@ func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err er
 		if !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if len(s.theirs.Spec.Rules) == 0 {
-			if err := r.removeRules(ctx, ns); err != nil {
-				return nil, err
-			}
-			continue
-		}
 		rules, err := capsule.Rules(s.theirs, &ns.ObjectMeta)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("namespace %s: %w", ns.Name, err))
 			continue
 		}
-		if err := r.writeRules(ctx, s.theirs.Name, ns.Name, rules, audiences); err != nil {
+		if err := r.writeRules(ctx, s.theirs, ns.Name, rules, audiences); err != nil {
 			return nil, err
 		}
 	}
 	return errors.Join(problems...), nil
 }
 
-// removeRules deletes the RuleStatus of a namespace once the label is gone: until then the API
-// server looks for it.
-func (r *TenantReconciler) removeRules(ctx context.Context, ns *corev1.Namespace) error {
-	if _, enforced := ns.Labels[v1beta2.LabelRules]; enforced {
-		return nil
-	}
-	have := &v1beta2.RuleStatus{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: v1beta2.RulesName}, have)
-	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the rules of namespace %s: %w", ns.Name, err)
-	}
-	if err := r.Client.Delete(ctx, have); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot delete the rules of namespace %s: %w", ns.Name, err)
-	}
-	return nil
-}
-
-func (r *TenantReconciler) writeRules(ctx context.Context, tenant, namespace string, rules []v1beta2.Unknown, audiences []v1beta2.RuleAudience) error {
+func (r *TenantReconciler) writeRules(ctx context.Context, tenant *v1beta2.Tenant, namespace string, rules []v1beta2.Unknown, audiences []v1beta2.RuleAudience) error {
+	labels, owners := map[string]string{v1alpha1.LabelCapsuleTenant: tenant.Name}, []metav1.OwnerReference{reference(tenant)}
 	have := &v1beta2.RuleStatus{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1beta2.RulesName}, have)
-	if apierrors.IsNotFound(err) {
-		have = &v1beta2.RuleStatus{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: v1beta2.RulesName, Labels: map[string]string{v1alpha1.LabelCapsuleTenant: tenant},
-		}}
+	switch {
+	case apierrors.IsNotFound(err):
+		have = &v1beta2.RuleStatus{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta2.RulesName, Labels: labels, OwnerReferences: owners}}
 		err = r.Client.Create(ctx, have, client.FieldOwner(FieldManager))
+	case err == nil && !(equality.Semantic.DeepEqual(have.OwnerReferences, owners) && equality.Semantic.DeepEqual(have.Labels, labels)):
+		// It is of the Tenant that had the namespace before, or of an older version.
+		before := have.DeepCopy()
+		have.Labels, have.OwnerReferences = labels, owners
+		err = r.Client.Patch(ctx, have, client.MergeFrom(before), client.FieldOwner(FieldManager))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read or create the rules of namespace %s: %w", namespace, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,15 +40,13 @@ spec:
 		testwait.For(t, "the rules of "+namespace, patience, func() (bool, string) {
 			status := &v1beta2.RuleStatus{}
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "capsule-managed-rules"}, status)
-			if want == "" {
-				return apierrors.IsNotFound(err), fmt.Sprint(err)
-			}
 			var got []string
 			for _, r := range status.Status.Rules {
 				got = append(got, string(r.Raw))
 			}
 			diff := cmp.Diff(want, strings.Join(got, " "))
-			return diff == "" && len(status.Status.Conditions) == 1, fmt.Sprint(err, diff)
+			owned := len(status.OwnerReferences) == 1 && status.OwnerReferences[0].Kind == "Tenant" && status.OwnerReferences[0].Name == status.Labels["capsule.clastix.io/tenant"]
+			return diff == "" && owned && len(status.Status.Conditions) == 1, fmt.Sprint(err, diff, status.OwnerReferences)
 		})
 	}
 	become("ruled-prod", `{"enforce":{"action":"allow","workloads":{"registries":[{"exp":"ruled-prod/.*"}]}}} {"enforce":{"action":"deny","workloads":{"qosClasses":["BestEffort"]}}}`)
@@ -79,18 +76,27 @@ spec:
 	})
 	become("ruled-prod", `{"enforce":{"action":"allow","workloads":{"registries":[{"exp":"ruled-prod/.*"}]}}} {"enforce":{"action":"deny","workloads":{"qosClasses":["BestEffort"]}}}`)
 
-	// Without rules it goes when the label has gone: until then the API server needs it.
+	// Without rules it is empty: until the label has gone, the API server needs it.
 	patch(t, c, tenant, `{"spec":{"rules":null}}`)
 	become("ruled-prod", "")
 	ours(t, c, "ruled", "without the label", func(o *v1alpha1.Tenant) bool {
 		_, labelled := o.Spec.Namespaces.Labels["projectcapsule.dev/rules"]
 		return !labelled
 	})
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ruled-dev", Name: "capsule-managed-rules"}, &v1beta2.RuleStatus{}); err != nil {
-		t.Errorf("the rules of a namespace that still has the label: %v", err)
-	}
-	patch(t, c, dev, `{"metadata":{"labels":{"projectcapsule.dev/rules":null}}}`)
 	become("ruled-dev", "")
+
+	// A rule with the action audit asks for the webhook.
+	patch(t, c, tenant, `{"spec":{"rules":[{"enforce":{"action":"audit","workloads":{"qosClasses":["Burstable"]}}}]}}`)
+	ours(t, c, "ruled", "with the label for audits", func(o *v1alpha1.Tenant) bool { return o.Spec.Namespaces.Labels["projectcapsule.dev/rules"] == "audit" })
+
+	// A namespace that becomes another tenant's gets the rules of that Tenant.
+	apply(t, config, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: unruled}, spec: {owners: [{kind: User, name: bob}]}}")
+	patch(t, c, dev, `{"metadata":{"labels":{"capsule.clastix.io/tenant":"unruled","tenure.dev/tenant":"unruled"}}}`)
+	testwait.For(t, "the RuleStatus to be the other Tenant's", patience, func() (bool, string) {
+		status := &v1beta2.RuleStatus{}
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "ruled-dev", Name: "capsule-managed-rules"}, status)
+		return err == nil && len(status.OwnerReferences) == 1 && status.OwnerReferences[0].Name == "unruled" && len(status.Status.Rules) == 0, fmt.Sprint(err, status.OwnerReferences)
+	})
 }
 
 func patch(t *testing.T, c client.Client, o client.Object, content string) {

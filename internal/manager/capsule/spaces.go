@@ -19,8 +19,10 @@ import (
 // namespaces, roles and quotas.
 const conditionProvisioned = "Provisioned"
 
-// spaces returns the namespaces of the tenant in the format of Capsule's status. Before are the
-// entries of the present status, whose conditions keep their times.
+// spaces returns the namespaces of the tenant in the format of Capsule's status. A new namespace
+// is in it once its owners have their rights, or when that failed: clients of Capsule wait for it
+// to be listed, and then use it. Before are the entries of the present status, whose conditions
+// keep their times.
 func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta2.TenantSpace) ([]v1beta2.TenantSpace, error) {
 	known := map[string]v1beta2.TenantSpace{}
 	for _, space := range before {
@@ -35,10 +37,13 @@ func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta
 			return nil, fmt.Errorf("cannot read namespace %s: %w", name, err)
 		}
 		space := v1beta2.TenantSpace{Name: name, UID: ns.UID, Metadata: s.metadata(ns)}
+		ready := s.spaceReady(ns)
 		if old := known[name]; old.UID == ns.UID {
 			space.Conditions = old.DeepCopy().Conditions
+		} else if ready.Status == metav1.ConditionUnknown {
+			continue
 		}
-		for _, condition := range []metav1.Condition{s.spaceReady(ns), cordoned(s.ours.Spec.Cordoned || ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true")} {
+		for _, condition := range []metav1.Condition{ready, cordoned(s.ours.Spec.Cordoned || ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true")} {
 			condition.Message = shorten(condition.Message)
 			apimeta.SetStatusCondition(&space.Conditions, condition)
 		}

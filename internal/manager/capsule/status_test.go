@@ -55,8 +55,8 @@ func TestStatus(t *testing.T) {
 	}
 	apply(t, admin, "{apiVersion: v1, kind: Namespace, metadata: {name: wind-a, labels: {tenure.dev/tenant: wind, capsule.clastix.io/tenant: wind, example.com/a: b, mine: own}, annotations: {example.com/c: d}}}")
 	provision(t, c, "wind", metav1.ConditionTrue, "wind-a")
-	theirs(t, c, "wind", "with a namespace that waits for its parameters", func(tt *v1beta2.Tenant) bool {
-		return spaceHas(tt, "Ready", metav1.ConditionUnknown, "Progressing")
+	theirs(t, c, "wind", "without a namespace that waits for its parameters", func(tt *v1beta2.Tenant) bool {
+		return apimeta.IsStatusConditionTrue(tt.Status.Conditions, "Ready") && len(tt.Status.Spaces) == 0 && tt.Status.Size == 0
 	})
 	ns := readNamespace(t, c, "wind-a")
 	patched := ns.DeepCopy()
@@ -77,6 +77,9 @@ func TestStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff([]v1beta2.TenantSpace{want}, got.Status.Spaces); diff != "" {
 		t.Errorf("spaces (-want +got):\n%s", diff)
+	}
+	if got.Status.Size != 1 || !slices.Equal(got.Status.Namespaces, []string{"wind-a"}) {
+		t.Errorf("size is %d, namespaces are %v", got.Status.Size, got.Status.Namespaces)
 	}
 	provision(t, c, "wind", metav1.ConditionFalse, "wind-a")
 	theirs(t, c, "wind", "with a namespace that failed", func(tt *v1beta2.Tenant) bool {

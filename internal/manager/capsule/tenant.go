@@ -82,6 +82,9 @@ type state struct {
 	own  bool
 	// configuration is the CapsuleConfiguration; nil if there is none.
 	configuration *v1beta2.CapsuleConfiguration
+	// promoted are the service accounts that owners made owners, and entitled are those to which
+	// rules give roles.
+	promoted, entitled []capsule.Account
 	// result is the translation of theirs.
 	result capsule.Result
 	// translated is set once there is a result.
@@ -134,11 +137,12 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	promoted, err := r.promoted(ctx, s, configuration)
-	if err != nil {
+	if err := r.promoted(ctx, s); err != nil {
 		return err
 	}
-	s.result, s.translated = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: promoted}), true
+	s.result, s.translated = capsule.Translate(capsule.Input{
+		Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: s.promoted, Entitled: s.entitled,
+	}), true
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
@@ -273,14 +277,22 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	status.Classes = classes
 	status.Spaces = nil
 	if s.ours != nil && s.own {
-		status.Size, status.Namespaces = s.ours.Status.Size, slices.Clone(s.ours.Status.Namespaces)
 		spaces, err := r.spaces(ctx, s, before.Status.Spaces)
 		if err != nil {
 			return err
 		}
 		status.Spaces = spaces
+		for _, space := range spaces {
+			status.Namespaces = append(status.Namespaces, space.Name)
+		}
+		status.Size = int32(min(len(spaces), 1<<30))
 		if s.translated {
 			status.Owners = owners(s.ours.Spec.Owners, s.result.Administrators)
+			promotions, err := r.promotions(ctx, s)
+			if err != nil {
+				return err
+			}
+			status.Promotions = promotions
 		}
 		if s.ours.Spec.Cordoned {
 			status.State = v1beta2.StateCordoned

@@ -1,0 +1,483 @@
+package capsule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Request is a request that rules are about.
+type Request struct {
+	User   string
+	Groups []string
+	// Object is the object with its kind, and Old the object before an update; nil otherwise.
+	Object, Old *unstructured.Unstructured
+}
+
+// checkedValue is a value of an object that rules match, and its path.
+type checkedValue struct {
+	value, path string
+	// key is the key of a label or annotation, and target what an image is for.
+	key, target string
+}
+
+// auditedPart is a part of the rules: which values it is about, and how an entry matches one.
+type auditedPart struct {
+	// name begins the message, and kind is the word before rule in it.
+	name, kind string
+	// empty is true if an empty value is one too, and not the lack of a value.
+	empty  bool
+	values func(o *unstructured.Unstructured) []checkedValue
+	// matches returns the text of the entry that matches the value, or "".
+	matches func(e *ruleEnforcement, v checkedValue) string
+}
+
+// Audits reports whether a Tenant has rules with the action audit.
+func Audits(tenant *v1beta2.Tenant) bool {
+	return slices.ContainsFunc(tenant.Spec.Rules, func(raw v1beta2.Unknown) bool {
+		rule, err := decodeRule(raw.Raw)
+		return err == nil && rule.Enforce != nil && rule.Enforce.Action == actionAudit
+	})
+}
+
+// Audit returns a message for each value of an object that a rule with the action audit matches.
+// An update has messages for the values that it changes only. Rules that cannot be decoded have
+// none: they are never written.
+func Audit(status *v1beta2.RuleStatusStatus, r Request) []string {
+	var messages []string
+	for i := range status.Rules {
+		rule := &tenantRule{}
+		if json.Unmarshal(status.Rules[i].Raw, rule) != nil || rule.Enforce == nil || rule.Enforce.Action != actionAudit || !speaksTo(rule, status.Audiences, r) {
+			continue
+		}
+		for _, part := range auditedParts(r.Object) {
+			var before []checkedValue
+			if r.Old != nil {
+				before = part.values(r.Old)
+			}
+			for _, v := range part.values(r.Object) {
+				if v.value == "" && !part.empty || slices.ContainsFunc(before, func(b checkedValue) bool { return b.value == v.value && b.key == v.key }) {
+					continue
+				}
+				if text := part.matches(rule.Enforce, v); text != "" {
+					messages = append(messages, part.message(v, text))
+				}
+			}
+		}
+	}
+	slices.Sort(messages)
+	return slices.Compact(messages)
+}
+
+func (p *auditedPart) message(v checkedValue, entry string) string {
+	if v.value == "" {
+		return fmt.Sprintf("empty hostname detected at %s by audit %s rule: %s", v.path, p.kind, entry)
+	}
+	return fmt.Sprintf("%s %q at %s matched audit %s rule: %s", p.name, v.value, v.path, p.kind, entry)
+}
+
+// speaksTo reports whether the user of a request is in the audience of a rule.
+func speaksTo(rule *tenantRule, audiences []v1beta2.RuleAudience, r Request) bool {
+	if len(rule.Audience) == 0 {
+		return true
+	}
+	for _, a := range rule.Audience {
+		switch a.Kind {
+		case kindCustom:
+			for _, custom := range audiences {
+				if custom.Name == a.Name && (slices.Contains(custom.Users, r.User) || slices.ContainsFunc(custom.Groups, func(g string) bool { return slices.Contains(r.Groups, g) })) {
+					return true
+				}
+			}
+		case "Group":
+			if slices.Contains(r.Groups, a.Name) {
+				return true
+			}
+		default:
+			if r.User == a.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// auditedParts returns the parts of rules that are about objects of the kind, with the paths and
+// names of the refusals of the API server.
+func auditedParts(o *unstructured.Unstructured) []auditedPart {
+	parts := []auditedPart{metadataPart(o, "label", "labels"), metadataPart(o, "annotation", "annotations")}
+	kind := o.GroupVersionKind().GroupKind().String()
+	switch {
+	case kind == "Pod":
+		parts = append(parts, podParts()...)
+	case kind == "Service":
+		parts = append(parts, serviceParts()...)
+	case slices.Contains([]string{"Ingress.networking.k8s.io", "Route.route.openshift.io"}, kind) || strings.HasSuffix(kind, ".gateway.networking.k8s.io"):
+		parts = append(parts, hostPart(o.GetKind()))
+	}
+	return parts
+}
+
+func metadataPart(o *unstructured.Unstructured, word, field string) auditedPart {
+	group, version, kind := o.GroupVersionKind().Group, o.GroupVersionKind().Version, o.GetKind()
+	return auditedPart{
+		name: "metadata " + word, kind: "namespace",
+		values: func(o *unstructured.Unstructured) []checkedValue {
+			have := o.GetLabels()
+			if field == "annotations" {
+				have = o.GetAnnotations()
+			}
+			var all []checkedValue
+			for _, key := range slices.Sorted(maps.Keys(have)) {
+				if !domain(key, capsuleDomain) && !domain(key, "projectcapsule.dev") {
+					all = append(all, checkedValue{value: have[key], key: key, path: "metadata." + field + "[" + strconv.Quote(key) + "]"})
+				}
+			}
+			return all
+		},
+		matches: func(e *ruleEnforcement, v checkedValue) string {
+			for _, m := range e.Metadata {
+				if !slices.ContainsFunc(m.Kinds, func(k string) bool { return star(k, kind) }) || !ofGroup(m.APIGroups, group, version) {
+					continue
+				}
+				rules := m.Labels
+				if field == "annotations" {
+					rules = m.Annotations
+				}
+				for _, key := range slices.Sorted(maps.Keys(rules)) {
+					if !star(key, v.key) {
+						continue
+					}
+					if len(rules[key].Values) == 0 {
+						return key
+					}
+					if text := firstMatch(rules[key].Values, v.value); text != "" {
+						return text
+					}
+				}
+			}
+			return ""
+		},
+	}
+}
+
+// ofGroup reports whether the groups of a rule contain a group with a version.
+func ofGroup(groups []string, group, version string) bool {
+	if len(groups) == 0 {
+		groups = []string{""}
+	}
+	return slices.ContainsFunc(groups, func(g string) bool {
+		if g == "" || g == "v1" {
+			return group == ""
+		}
+		return g == "*" || g == group || g == group+"/"+version || g == group+"/*"
+	})
+}
+
+// star reports whether an expression in which a * that follows no dot stands for any characters
+// matches a text.
+func star(expression, text string) bool {
+	r, err := regexp.Compile("^(?:" + strings.ReplaceAll(strings.ReplaceAll(expression, ".*", "*"), "*", ".*") + ")$")
+	return err == nil && r.MatchString(text)
+}
+
+// firstMatch returns the text of the first expression that matches a value, or "".
+func firstMatch(all []ruleExpression, value string) string {
+	for _, e := range all {
+		if e.matches(value) {
+			return e.String()
+		}
+	}
+	return ""
+}
+
+func (e ruleExpression) matches(value string) bool {
+	hit := slices.Contains(e.Exact, value)
+	if !hit && e.Exp != "" {
+		r, err := regexp.Compile(e.Exp)
+		hit = err == nil && r.MatchString(value)
+	}
+	return hit != e.Negate
+}
+
+// String returns the expression as the refusals of the API server have it.
+func (e ruleExpression) String() string {
+	not := map[bool]string{true: "not "}[e.Negate]
+	var parts []string
+	if len(e.Exact) > 0 {
+		parts = append(parts, not+"exact: "+strings.Join(e.Exact, ", "))
+	}
+	if e.Exp != "" {
+		parts = append(parts, not+"exp: "+e.Exp)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// convert converts an object to its type. The API server has decoded it already, so that what
+// cannot be converted does not come here; it has no values.
+func convert[T any](o *unstructured.Unstructured) *T {
+	out := new(T)
+	content, err := o.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(content, out)
+	}
+	if err != nil {
+		return new(T)
+	}
+	return out
+}
+
+func podParts() []auditedPart {
+	return []auditedPart{
+		{
+			name: "image", kind: "registry", values: func(o *unstructured.Unstructured) []checkedValue { return images(convert[corev1.Pod](o)) },
+			matches: func(e *ruleEnforcement, v checkedValue) string {
+				targets := e.Workloads.Targets
+				if len(targets) > 0 && !slices.Contains(targets, "pod") && !slices.Contains(targets, v.target) {
+					return ""
+				}
+				for _, r := range e.Workloads.Registries {
+					if r.matches(v.value) {
+						return r.String()
+					}
+				}
+				return ""
+			},
+		},
+		{
+			name: "scheduler", kind: "namespace",
+			values: func(o *unstructured.Unstructured) []checkedValue {
+				return []checkedValue{{value: convert[corev1.Pod](o).Spec.SchedulerName, path: "spec.schedulerName"}}
+			},
+			matches: func(e *ruleEnforcement, v checkedValue) string { return firstMatch(e.Workloads.Schedulers, v.value) },
+		},
+		{
+			name: "QoS class", kind: "namespace",
+			values: func(o *unstructured.Unstructured) []checkedValue {
+				return []checkedValue{{value: string(qosClass(convert[corev1.Pod](o))), path: "status.qosClass"}}
+			},
+			matches: func(e *ruleEnforcement, v checkedValue) string { return among(e.Workloads.QoSClasses, v.value) },
+		},
+	}
+}
+
+func among(all []string, value string) string {
+	if slices.Contains(all, value) {
+		return value
+	}
+	return ""
+}
+
+func images(pod *corev1.Pod) []checkedValue {
+	var all []checkedValue
+	add := func(image, list string, i int, target string) {
+		all = append(all, checkedValue{value: image, path: fmt.Sprintf("%s[%d]", list, i), target: target})
+	}
+	for i, c := range pod.Spec.InitContainers {
+		add(c.Image, "initContainers", i, "pod/initcontainers")
+	}
+	for i, c := range pod.Spec.Containers {
+		add(c.Image, "containers", i, "pod/containers")
+	}
+	for i, c := range pod.Spec.EphemeralContainers {
+		add(c.Image, "ephemeralContainers", i, "pod/ephemeralcontainers")
+	}
+	for i, v := range pod.Spec.Volumes {
+		if v.Image != nil {
+			all = append(all, checkedValue{value: v.Image.Reference, path: fmt.Sprintf("volumes[%d](%s)", i, v.Name), target: "pod/volumes"})
+		}
+	}
+	return all
+}
+
+// qosClass returns the QoS class that the API server gives a Pod. It sets the class after the
+// webhooks for changes have seen the Pod.
+func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass
+	}
+	var all []corev1.ResourceRequirements
+	if r := pod.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
+		all = append(all, *r)
+	} else {
+		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+			all = append(all, c.Resources)
+		}
+	}
+	guaranteed, any := len(all) > 0, false
+	for _, r := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			any = any || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+func serviceParts() []auditedPart {
+	of := func(kind corev1.ServiceType, values func(s *corev1.Service) []checkedValue) func(*unstructured.Unstructured) []checkedValue {
+		return func(o *unstructured.Unstructured) []checkedValue {
+			s := convert[corev1.Service](o)
+			if s.Spec.Type != kind && (kind != corev1.ServiceTypeNodePort || s.Spec.Type != corev1.ServiceTypeLoadBalancer) {
+				return nil
+			}
+			return values(s)
+		}
+	}
+	return []auditedPart{
+		{
+			name: "service type", kind: "namespace",
+			values: func(o *unstructured.Unstructured) []checkedValue {
+				return []checkedValue{{value: string(convert[corev1.Service](o).Spec.Type), path: "spec.type"}}
+			},
+			matches: func(e *ruleEnforcement, v checkedValue) string { return among(e.Services.Types, v.value) },
+		},
+		{
+			name: "externalName hostname", kind: "namespace",
+			values: of(corev1.ServiceTypeExternalName, func(s *corev1.Service) []checkedValue {
+				return []checkedValue{{value: s.Spec.ExternalName, path: "spec.externalName"}}
+			}),
+			matches: func(e *ruleEnforcement, v checkedValue) string {
+				return firstMatch(e.Services.ExternalNames.Hostnames, v.value)
+			},
+		},
+		{
+			name: "loadBalancer CIDR", kind: "namespace",
+			values: of(corev1.ServiceTypeLoadBalancer, func(s *corev1.Service) []checkedValue {
+				all := []checkedValue{{value: s.Spec.LoadBalancerIP, path: "spec.loadBalancerIP"}}
+				for i, r := range s.Spec.LoadBalancerSourceRanges {
+					all = append(all, checkedValue{value: r, path: fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i)})
+				}
+				return all
+			}),
+			matches: func(e *ruleEnforcement, v checkedValue) string {
+				return network(e.Services.LoadBalancers.CIDRs, v.value)
+			},
+		},
+		{
+			name: "nodePort", kind: "namespace",
+			values: of(corev1.ServiceTypeNodePort, func(s *corev1.Service) []checkedValue {
+				var all []checkedValue
+				for i, p := range s.Spec.Ports {
+					if p.NodePort != 0 {
+						all = append(all, checkedValue{value: strconv.Itoa(int(p.NodePort)), path: fmt.Sprintf("spec.ports[%d].nodePort", i)})
+					}
+				}
+				return all
+			}),
+			matches: func(e *ruleEnforcement, v checkedValue) string {
+				for _, p := range e.Services.NodePorts.Ports {
+					if port, err := strconv.Atoi(v.value); err == nil && int32(port) >= p.From && int32(port) <= p.To { //nolint:gosec // a port
+						return fmt.Sprintf("%d-%d", p.From, p.To)
+					}
+				}
+				return ""
+			},
+		},
+	}
+}
+
+// network returns the network that contains an address or a network, or "".
+func network(all []string, value string) string {
+	inner, err := netip.ParsePrefix(value)
+	if address, parsed := netip.ParseAddr(value); parsed == nil {
+		inner, err = netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	if err != nil {
+		return ""
+	}
+	for _, text := range all {
+		if outer, err := netip.ParsePrefix(text); err == nil && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr()) {
+			return text
+		}
+	}
+	return ""
+}
+
+// hostPart is about the hosts of Ingresses, Routes, Gateways and the routes of Gateway API. An
+// empty host stands for all hosts, which an audit reports.
+func hostPart(kind string) auditedPart {
+	return auditedPart{
+		name: "ingress hostname", kind: "namespace", empty: true,
+		values: hosts,
+		matches: func(e *ruleEnforcement, v checkedValue) string {
+			if !slices.Contains(e.Ingress.Types, kind) || len(e.Ingress.Hostnames) == 0 {
+				return ""
+			}
+			if v.value == "" {
+				return e.Ingress.Hostnames[0].String()
+			}
+			return firstMatch(e.Ingress.Hostnames, v.value)
+		},
+	}
+}
+
+func hosts(o *unstructured.Unstructured) []checkedValue {
+	switch o.GetKind() {
+	case "Ingress":
+		return ingressHosts(o)
+	case "Route":
+		host, _, _ := unstructured.NestedString(o.Object, "spec", "host")
+		return []checkedValue{{value: host, path: "spec.host"}}
+	case "Gateway", "ListenerSet":
+		var all []checkedValue
+		listeners, _, _ := unstructured.NestedSlice(o.Object, "spec", "listeners")
+		for i, l := range listeners {
+			listener, _ := l.(map[string]any)
+			host, _, _ := unstructured.NestedString(listener, "hostname")
+			all = append(all, checkedValue{value: host, path: fmt.Sprintf("spec.listeners[%d].hostname", i)})
+		}
+		return orEmpty(all, "spec.listeners[].hostname")
+	}
+	var all []checkedValue
+	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "hostnames")
+	for i, host := range names {
+		all = append(all, checkedValue{value: host, path: fmt.Sprintf("spec.hostnames[%d]", i)})
+	}
+	return orEmpty(all, "spec.hostnames[]")
+}
+
+func orEmpty(all []checkedValue, path string) []checkedValue {
+	if len(all) > 0 {
+		return all
+	}
+	return []checkedValue{{path: path}}
+}
+
+func ingressHosts(o *unstructured.Unstructured) []checkedValue {
+	var all []checkedValue
+	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
+	for i, r := range rules {
+		rule, _ := r.(map[string]any)
+		host, _, _ := unstructured.NestedString(rule, "host")
+		all = append(all, checkedValue{value: host, path: fmt.Sprintf("spec.rules[%d].host", i)})
+	}
+	entries, _, _ := unstructured.NestedSlice(o.Object, "spec", "tls")
+	for i, e := range entries {
+		entry, _ := e.(map[string]any)
+		names, _, _ := unstructured.NestedStringSlice(entry, "hosts")
+		if len(names) == 0 {
+			all = append(all, checkedValue{path: fmt.Sprintf("spec.tls[%d].hosts", i)})
+		}
+		for j, host := range names {
+			all = append(all, checkedValue{value: host, path: fmt.Sprintf("spec.tls[%d].hosts[%d]", i, j)})
+		}
+	}
+	return orEmpty(all, "spec.rules[].host")
+}
