@@ -423,7 +423,7 @@ func (d *discovery) assignRepositories() {
 			t.Repositories = append(t.Repositories, Repository{
 				Source:        flux.Ref{Kind: flux.GitRepository, Namespace: r.GetNamespace(), Name: r.GetName()},
 				URL:           nested(r, "spec", "url"),
-				Branch:        cmp.Or(nested(r, "spec", "ref", "branch"), "master"),
+				Branch:        cmp.Or(flux.Branch(&r), "master"),
 				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
 				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
 			})

@@ -42,11 +42,22 @@ func addressOf(u *unstructured.Unstructured) string {
 	url := field("spec", "url")
 	switch Kind(u.GetKind()) {
 	case GitRepository:
-		return url + "#" + cmp.Or(field("spec", "ref", "branch"), "master")
+		return url + "#" + cmp.Or(Branch(u), "master")
 	case OCIRepository:
 		return fmt.Sprintf("%s:%s", url, cmp.Or(field("spec", "ref", "tag"), "latest"))
 	case HelmRepository:
 		return url
 	}
 	return ""
+}
+
+// Branch returns the branch that a GitRepository selects with spec.ref.branch, or with a spec.ref.name
+// of the form refs/heads/BRANCH, which has precedence. It returns "" if the object names no branch:
+// Flux's default is master.
+func Branch(u *unstructured.Unstructured) string {
+	ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref")
+	if branch, ok := strings.CutPrefix(ref["name"], "refs/heads/"); ok {
+		return branch
+	}
+	return ref["branch"]
 }

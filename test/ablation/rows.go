@@ -114,6 +114,8 @@ func Excluded() map[string]Exclusion {
 		"N5-api":                       plain,
 		"N6-api":                       absent,
 		"I26-api":                      absent,
+		"I26-api-copyFrom":             absent,
+		"I26-api-dependsOn":            absent,
 		"S13-api":                      plain,
 		"W4-api":                       plain,
 		"W4-git":                       plain,

@@ -63,7 +63,7 @@ func TenureRows() []Row {
 		withForeignMetrics(both(crossing("notification-controller"), "references", "N1-api", "N2-api")),
 		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
-		both(role("create resourcesets", within, allow([]string{"create"}, "fluxcd.controlplane.io", "resourcesets")), "resource-sets", "I26-api"),
+		both(role("create resourcesets", within, allow([]string{"create"}, "fluxcd.controlplane.io", "resourcesets")), "resource-sets", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn"),
 		// The attack requests a token for any account of the namespace. The rule tokens refuses
 		// only tokens for the accounts that Flux impersonates.
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
@@ -240,7 +240,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}

@@ -70,7 +70,7 @@ func newSync(root, source *unstructured.Unstructured) Sync {
 	}
 	switch ref, _, _ := unstructured.NestedMap(source.Object, "spec", "ref"); {
 	case sync.Kind != ociRepository:
-		sync.Branch = cmp.Or(field("ref", "branch"), "master")
+		sync.Branch = cmp.Or(substitute(flux.Branch(source), root), "master")
 	case len(ref) == 0:
 		sync.Branch = "latest"
 	default:

@@ -132,7 +132,14 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, s := range FlagStates(deployments) {
-		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()+": "+lockDown))
+		advice := lockDown
+		if operated(deployments) {
+			if forNarrowRights(s.Flag) {
+				continue
+			}
+			advice = instanceAdvice(s.Flag)
+		}
+		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()+": "+advice))
 	}
 	if len(results) == 0 {
 		return []Result{{"flags", false, "no controllers of Flux in " + c.Namespace + ": name their namespace with -n"}}, nil
@@ -141,6 +148,13 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 }
 
 func (c Cluster) rights(ctx context.Context) ([]Result, error) {
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	if operated(deployments) {
+		return []Result{{"rights of Flux", true, "as flux-operator binds them, which no field of the FluxInstance narrows: a compromised controller is a cluster-admin"}}, nil
+	}
 	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"})
 	if err != nil {
 		return nil, err
@@ -277,6 +291,8 @@ func Warns(f *layout.Fleet) (bool, error) {
 // Compare returns an error if it cannot read or build the fleet, or cannot list the Deployments
 // of the cluster.
 func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
+	// The mode of the rules is no part of a FluxInstance.
+	o.Warn = o.Warn && f.Instance == nil
 	plan, err := Make(f, o)
 	if err != nil {
 		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
@@ -286,6 +302,10 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 		good += ", whose rules only warn"
 	}
 	results := []Result{result("fleet", len(plan.Changes) == 0, good, fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	if f.Instance != nil {
+		// flux-operator writes the Deployments from the FluxInstance: their flags are compared above.
+		return results, nil
+	}
 	pinned, err := ImageStates(f)
 	if err != nil {
 		return results, err

@@ -23,7 +23,7 @@ type Flag struct {
 // Flags returns all flags of the lockdown, by controller.
 func Flags() []Flag {
 	// This listens on the address of the Pod, not on the loopback address.
-	all := []Flag{{"source-controller", "--storage-addr", "$(TENURE_POD_NAME):9090"}}
+	all := []Flag{{"source-controller", storageFlag, "$(TENURE_POD_NAME):9090"}}
 	for _, c := range []string{"kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller", "image-automation-controller", "source-watcher"} {
 		all = append(all, Flag{c, "--no-cross-namespace-refs", "true"})
 		if c == "kustomize-controller" {
@@ -40,6 +40,9 @@ func Flags() []Flag {
 }
 
 const gates = "--feature-gates="
+
+// storageFlag is the address at which source-controller serves artifacts.
+const storageFlag = "--storage-addr"
 
 // minimum is the first version of each controller that has all of its flags: Flux 2.7.5.
 var minimum = map[string]string{

@@ -41,6 +41,9 @@ var ErrNoManifests = errors.New("the fleet does not hold Flux's manifests: commi
 // returns [ErrNoManifests] if the fleet has no manifests of Flux, and another error if the
 // fleet cannot be read or built.
 func Images(f *layout.Fleet) ([]Image, error) {
+	if f.Instance != nil {
+		return nil, fmt.Errorf("--verify-images %w: %s", errInstance, instanceImages)
+	}
 	if _, missing := f.Overlay[path.Join(f.System, componentsFile)]; missing {
 		return nil, fmt.Errorf("cannot pin images: %w", ErrNoManifests)
 	}

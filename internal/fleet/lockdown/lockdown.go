@@ -129,6 +129,9 @@ func Make(f *layout.Fleet, o Options) (*Plan, error) {
 		return nil, err
 	}
 	defer t.close()
+	if f.Instance != nil {
+		return t.makeInstance(o)
+	}
 	if err := t.checkOwn(); err != nil {
 		return nil, err
 	}
@@ -295,8 +298,11 @@ func cannotEdit(file string, err error) error {
 }
 
 // Drift returns the states of the lockdown's flags in the fleet, whether the profile or a
-// person set them. It returns an error if the fleet cannot be read or built.
+// person set them, or of the fields of its FluxInstance. It returns an error if the fleet cannot be read or built.
 func Drift(f *layout.Fleet) ([]FlagState, error) {
+	if f.Instance != nil {
+		return instanceStates(f), nil
+	}
 	t, err := open(f)
 	if err != nil {
 		return nil, err

@@ -31,9 +31,6 @@ type tree struct {
 }
 
 func open(f *layout.Fleet) (_ *tree, err error) {
-	if f.Instance != nil {
-		return nil, fmt.Errorf("the FluxInstance in %s installs Flux, so the fleet has no manifests of Flux to edit: set spec.cluster.multitenant: true there (in a chart's values, instance.cluster.multitenant), and see docs/how-to/flux-operator.md", f.InstanceFile)
-	}
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the fleet: %w", err)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -207,6 +208,22 @@ func (s *Stream) Set(doc int, value string, path ...any) error {
 		return ErrUneditable
 	}
 	lines[n.Line-1] = head + Scalar(value) + after
+	return s.commit(lines, doc, func(v any) any { return with(v, func(any) any { return value }, path...) })
+}
+
+// SetBool changes a boolean. It returns [ErrUneditable] if the path has none.
+func (s *Stream) SetBool(doc int, value bool, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.ScalarNode || n.Tag != yaml.NodeTagBool {
+		return ErrUneditable
+	}
+	lines := s.lines()
+	head, rest, ok := cut(lines, n)
+	after, found := strings.CutPrefix(rest, n.Value)
+	if !ok || !found {
+		return ErrUneditable
+	}
+	lines[n.Line-1] = head + strconv.FormatBool(value) + after
 	return s.commit(lines, doc, func(v any) any { return with(v, func(any) any { return value }, path...) })
 }
 

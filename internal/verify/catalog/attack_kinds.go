@@ -39,7 +39,7 @@ var attackKinds = map[string]string{
 	"I16-api": "Namespace", "I17-api": "Tenant TenancyProfile TenantParameters", "I18-api": "Namespace",
 	"I19-api": "GitRepository OCIRepository HelmRepository Bucket", "I19-api-Kustomization": "Kustomization",
 	"I20-api": "Namespace *", "I21-api-labels": "Namespace", "I22-api": "", "I23-api": "ServiceAccount", "I24-api": everyPod + " ServiceAccount ServiceAccount/token Secret",
-	"I25-api": "RoleBinding ClusterRoleBinding Kustomization Namespace ClusterRole", "I26-api": "ResourceSet",
+	"I25-api": "RoleBinding ClusterRoleBinding Kustomization Namespace ClusterRole", "I26-api": "ResourceSet", "I26-api-copyFrom": "ResourceSet", "I26-api-dependsOn": "ResourceSet",
 	"N1-api": "Alert", "N2-api": "Receiver", "N3-api": "Receiver", "N4-api": "Provider", "N5-api": "Secret", "N6-api": "Canary MetricTemplate AlertProvider",
 	"S1-api": "Kustomization", "S1-api-HelmRelease": "HelmRelease", "S1-api-ImagePolicy": "ImagePolicy", "S1-api-ImageUpdateAutomation": "ImageUpdateAutomation",
 	"S2-api": "ArtifactGenerator", "S3-api": "ExternalArtifact", "S4-api": everyStatus,

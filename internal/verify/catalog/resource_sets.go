@@ -2,44 +2,109 @@ package catalog
 
 import (
 	"context"
-	"strings"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func addResourceSets(register func(...Attack)) {
-	const key = "I26-api"
-	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Victim.Namespace, name("i26")) }
-	register(Attack{
+	const demands = "policy that demands spec.serviceAccountName of ResourceSets"
+	const asOperator = "flag --default-service-account of flux-operator"
+	attack := Attack{
 		ID: "I26", Via: API,
 		Title:      "has flux-operator apply with the operator's rights, by a ResourceSet that names no service account",
-		Controls:   []string{"flag --default-service-account of flux-operator", "policy that demands spec.serviceAccountName of ResourceSets", "no such kinds for tenants"},
+		Controls:   []string{asOperator, demands, "no such kinds for tenants"},
 		References: []string{"flux-operator: role-based access control of ResourceSets"},
 		Fix: Fix{
 			Advice: "start flux-operator with --default-service-account (multitenancy.enabled in its chart) and leave that account without rights, or demand spec.serviceAccountName of tenants' ResourceSets with a ValidatingAdmissionPolicy",
 		},
 		Layers: []Layer{
-			admissionLayer("policy that demands spec.serviceAccountName of ResourceSets", func(e *Scenario) *unstructured.Unstructured {
+			admissionLayer(demands, func(e *Scenario) *unstructured.Unstructured {
 				return e.resourceSet("i26", configMap(e.Namespace, name("i26")), withoutAccount)
 			}),
 		},
 		Deep: true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			own := ownConfigMap("i26")(e)
-			if err := e.tryCreate(ctx, e.resourceSet("i26", own, nil)); meta.IsNoMatchError(err) {
-				return e.withPositiveControl(ctx, judge(err, ""))
-			}
-			by := func(id, folder string, change func(map[string]any)) *unstructured.Unstructured {
-				made := canary(e)
-				if strings.HasSuffix(folder, "/own") {
-					made = own
-				}
-				return e.resourceSet(id, made, change)
-			}
-			return e.delivered(ctx, by, key, canary(e), own, withoutAccount)
+			return e.appliedAsOperator(ctx, "i26", configMap(e.Victim.Namespace, name("i26")))
 		},
+	}
+	register(attack)
+
+	attack.Kind = "copyFrom"
+	attack.Title = "has flux-operator copy a Secret of another namespace with the operator's rights, by a ResourceSet that names no service account"
+	attack.References = []string{"flux-operator: annotation copyFrom"}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		copied := object("v1", "Secret", e.Namespace, name("i26-copy"), nil)
+		copied.SetAnnotations(map[string]string{"fluxcd.controlplane.io/copyFrom": e.Victim.Namespace + "/" + e.Victim.Secret})
+		return e.appliedAsOperator(ctx, "i26-copy", copied)
+	}
+	register(attack)
+
+	register(Attack{
+		ID: "I26", Via: API, Kind: "dependsOn",
+		Title:      "lets a ResourceSet of its own depend on an object of another namespace, and so learns what is in there",
+		Controls:   []string{"policy on spec.dependsOn of ResourceSets", "no such kinds for tenants"},
+		References: []string{"flux-operator: dependsOn and readyExpr"},
+		Fix:        Fix{Advice: "refuse spec.dependsOn of tenants' ResourceSets that names another namespace with a ValidatingAdmissionPolicy: flux-operator reads dependencies with its own rights, and no flag governs it"},
+		Deep:       true,
+		Run:        dependsByResourceSet,
 	})
+}
+
+// appliedAsOperator has flux-operator apply a canary by a ResourceSet without an account. The
+// positive control is an ordinary ResourceSet.
+func (e *Scenario) appliedAsOperator(ctx context.Context, id string, canary *unstructured.Unstructured) Finding {
+	own := configMap(e.Namespace, name(id+"-own"))
+	if err := e.tryCreate(ctx, e.resourceSet(id, own, nil)); meta.IsNoMatchError(err) {
+		return e.withPositiveControl(ctx, judge(err, ""))
+	}
+	by := func(set, _ string, change func(map[string]any)) *unstructured.Unstructured {
+		if set != id {
+			return e.resourceSet(set, own, change)
+		}
+		return e.resourceSet(set, canary, change)
+	}
+	return e.delivered(ctx, by, id, canary, own, withoutAccount)
+}
+
+// dependsByResourceSet applies a ResourceSet that depends on a ConfigMap of the victim, under a condition
+// on its content. If the ResourceSet becomes ready, flux-operator has read the ConfigMap and found the
+// condition to be true.
+func dependsByResourceSet(ctx context.Context, e *Scenario) Finding {
+	const id = "i26-depends"
+	made := configMap(e.Namespace, name(id))
+	on := func(namespace, dependency string) func(map[string]any) {
+		return func(spec map[string]any) {
+			spec["dependsOn"] = []any{map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "name": dependency, "namespace": namespace,
+				"ready": true, "readyExpr": "data.canary == 'sings'",
+			}}
+		}
+	}
+	if err := e.tryCreate(ctx, e.resourceSet(id, made, nil)); meta.IsNoMatchError(err) {
+		return e.withPositiveControl(ctx, judge(err, ""))
+	}
+	said, err := e.apply(ctx, e.resourceSet(id, made, on(e.Victim.Namespace, e.Victim.ConfigMap)), func() {})
+	control, refused := controlOf(said.message)
+	var f Finding
+	switch {
+	case err != nil:
+		f = judge(err, "")
+	case said.ready == metav1.ConditionTrue:
+		return gotThrough(fmt.Sprintf("flux-operator read ConfigMap %s/%s for it, and told it what is in there", e.Victim.Namespace, e.Victim.ConfigMap))
+	case refused:
+		f = stopped(control, firstLine(said.message))
+	default:
+		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	}
+	own := object("v1", "ConfigMap", e.Namespace, name(id+"-own"), map[string]any{"data": map[string]any{"canary": "sings"}})
+	if err := e.Admin.Create(ctx, own); err != nil {
+		return notProven("cannot make an object to depend on: " + firstLine(err.Error()))
+	}
+	defer e.remove(own)
+	return e.positiveControl(ctx, f, e.resourceSet(id+"-own", made, on(own.GetNamespace(), own.GetName())), func(said readiness) bool { return said.ready == metav1.ConditionTrue })
 }
 
 // resourceSet returns a ResourceSet of the tenant that creates one object, as the account of
@@ -49,5 +114,5 @@ func (e *Scenario) resourceSet(id string, made *unstructured.Unstructured, chang
 	if change != nil {
 		change(spec)
 	}
-	return object(operatorAPI, "ResourceSet", e.Namespace, name(strings.ToLower(id)), map[string]any{"spec": spec})
+	return object(operatorAPI, "ResourceSet", e.Namespace, name(id), map[string]any{"spec": spec})
 }

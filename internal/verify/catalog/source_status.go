@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,24 +64,13 @@ func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) err
 	return e.patchStatus(ctx, u.DeepCopy())
 }
 
+// writeSourceStatus writes the status of the tenant's GitRepository, or of one that an admin creates.
 func writeSourceStatus(ctx context.Context, e *Scenario) error {
-	source := name("s4")
-	switch {
-	case e.Repository == nil:
-	case e.Repository.Source.Namespace == e.Namespace:
-		source = e.Repository.Source.Name
-	default:
-		// Its own source is the platform's, in another namespace: it gets one here.
-		u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, map[string]any{"spec": map[string]any{
-			"interval": "1h", "suspend": true, "url": e.Repository.URL,
-		}})
-		if err := e.Admin.Create(ctx, u); err != nil {
-			return fmt.Errorf("cannot make a source for the tenant: %w", err)
-		}
-		defer e.remove(u)
+	const kind = string(flux.GitRepository)
+	if e.Repository == nil || e.Repository.Source.Namespace != e.Namespace {
+		return e.writeStatus(ctx, sourceAPI, kind)
 	}
-	u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, nil)
-	return e.patchStatus(ctx, u)
+	return e.patchStatus(ctx, object(sourceAPI, kind, e.Namespace, e.Repository.Source.Name, nil))
 }
 
 // patchStatus patches the status of an object as the tenant, in a dry run.

@@ -306,9 +306,8 @@ func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructure
 		return "", err
 	}
 	url, _, _ := unstructured.NestedString(repository.Object, "spec", "url")
-	branch, _, _ := unstructured.NestedString(repository.Object, "spec", "ref", "branch")
 	dir := filepath.Join(r.dir, fmt.Sprint(len(r.clones)))
-	if err := r.Git.Export(ctx, url, branch, dir); err != nil {
+	if err := r.Git.Export(ctx, url, flux.Branch(repository), dir); err != nil {
 		return "", err
 	}
 	r.clones[ref] = dir

@@ -1,0 +1,205 @@
+package lockdown
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// instanceGuide describes what a FluxInstance cannot set.
+const instanceGuide = "docs/how-to/flux-operator.md"
+
+// instanceImages says where the images of Flux are set.
+const instanceImages = "the images are those of spec.distribution of the FluxInstance"
+
+// errInstance reports an option that a fleet with a FluxInstance has in another place.
+var errInstance = errors.New("is not for a fleet that flux-operator runs")
+
+// makeInstance computes the changes to the FluxInstance of a fleet: flux-operator writes the flags of
+// Flux, and Tenure's objects come from its chart.
+func (t *tree) makeInstance(o Options) (*Plan, error) {
+	if o.Tenants {
+		if err := o.checkInstance(); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.editInstance(o.Tenants); err != nil {
+		return nil, err
+	}
+	plan := &Plan{Changes: t.changes()}
+	if o.Tenants {
+		plan.Notes = t.instanceNotes()
+	}
+	return plan, nil
+}
+
+// checkInstance returns an error for an option that a FluxInstance cannot have.
+func (o Options) checkInstance() error {
+	switch {
+	case len(o.Shards) > 0:
+		return fmt.Errorf("--shard %w: name the shards in spec.sharding of the FluxInstance", errInstance)
+	case len(o.Pins) > 0:
+		return fmt.Errorf("--verify-images %w: %s", errInstance, instanceImages)
+	case o.Warn, len(o.Allow) > 0, o.ManagerImage != "", o.Proxy != nil, o.Capsule != nil, o.Defaults != nil, o.Check != nil, len(o.ClusterRanges) > 0:
+		return fmt.Errorf("a flag about the rules or the manager %w: give it as a value of Tenure's chart, which installs them, see docs/how-to/install.md", errInstance)
+	}
+	return nil
+}
+
+// editInstance sets the fields of the FluxInstance, or takes the lockdown back.
+func (t *tree) editInstance(locked bool) error {
+	file := t.fleet.InstanceFile
+	stream, err := yamledit.Parse(t.now[file])
+	if err != nil {
+		return cannotEdit(file, err)
+	}
+	doc, spec := instanceIn(stream)
+	if doc < 0 {
+		return cannotEdit(file, yamledit.ErrUneditable)
+	}
+	cluster := append(slices.Clone(spec), "cluster")
+	switch multitenant := yamledit.At(stream.Docs[doc], append(slices.Clone(cluster), "multitenant")...); {
+	case multitenant != nil:
+		err = stream.SetBool(doc, locked, append(slices.Clone(cluster), "multitenant")...)
+	case !locked:
+	case yamledit.At(stream.Docs[doc], cluster...) != nil:
+		err = stream.Add(doc, "multitenant", "multitenant: true", cluster...)
+	default:
+		err = stream.Add(doc, "cluster", "cluster:\n  multitenant: true", spec...)
+	}
+	if network := append(slices.Clone(cluster), "networkPolicy"); err == nil && locked && yamledit.Str(stream.Docs[doc], network...) == "false" {
+		err = stream.SetBool(doc, true, network...)
+	}
+	if err != nil {
+		return cannotEdit(file, err)
+	}
+	t.now[file] = stream.Text
+	return nil
+}
+
+// instanceIn returns the document of a file with the FluxInstance, or with the values of the chart
+// flux-instance, and the path of its spec. It returns -1 if there is none.
+func instanceIn(stream *yamledit.Stream) (doc int, spec []any) {
+	for i, content := range stream.Docs {
+		if yamledit.Str(content, "kind") == "FluxInstance" {
+			return i, []any{"spec"}
+		}
+		for _, values := range [][]any{{"spec", "values", "instance"}, {"instance"}} {
+			if yamledit.Str(content, append(slices.Clone(values), "sync", "url")...) != "" {
+				return i, values
+			}
+		}
+	}
+	return -1, nil
+}
+
+// instanceStates returns the states of the fields of a FluxInstance that lock Flux down. The
+// defaults are those of its kind.
+func instanceStates(f *layout.Fleet) []FlagState {
+	field := func(name, want, byDefault string) FlagState {
+		value, found, _ := unstructured.NestedFieldNoCopy(f.Instance.Object, "spec", "cluster", name)
+		if !found {
+			value = byDefault
+		}
+		return FlagState{Flag: Flag{Name: "spec.cluster." + name, Value: want}, Deployment: "FluxInstance", Got: fmt.Sprint(value)}
+	}
+	patches, _, _ := unstructured.NestedSlice(f.Instance.Object, "spec", "kustomize", "patches")
+	storage := FlagState{Flag: Flag{Name: "spec.kustomize.patches of " + storageFlag}, Deployment: "FluxInstance"}
+	if strings.Contains(text(patches), storageFlag+"=") {
+		storage.Got = "set"
+	}
+	return []FlagState{
+		field("multitenant", "true", "false"),
+		field("tenantDefaultServiceAccount", "", "default"),
+		field("networkPolicy", "true", "true"),
+		storage,
+	}
+}
+
+// instanceNotes returns what the lockdown of a FluxInstance leaves to the user.
+func (t *tree) instanceNotes() []string {
+	notes := []string{
+		"flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin",
+		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md",
+	}
+	if states := instanceStates(t.fleet); !states[len(states)-1].OK() {
+		notes = append(notes, "source-controller serves artifacts at all of its addresses, the loopback's too: "+instanceGuide+" has the patch for spec.kustomize.patches")
+	}
+	if lost := t.accountless(); len(lost) > 0 {
+		account, _, _ := unstructured.NestedString(t.fleet.Instance.Object, "spec", "cluster", "tenantDefaultServiceAccount")
+		notes = append(notes, fmt.Sprintf("these name no account, and are applied as account %q of their namespace: give those of the platform a spec.serviceAccountName, such as kustomize-controller in %s: %s",
+			cmp.Or(account, "default"), t.fleet.Sync.Namespace, listed(lost)))
+	}
+	return notes
+}
+
+// operated reports whether flux-operator wrote the Deployments of Flux.
+func operated(deployments []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(deployments, func(d *unstructured.Unstructured) bool {
+		return controllerOf(d) == "kustomize-controller" && d.GetLabels()["app.kubernetes.io/managed-by"] == "flux-operator"
+	})
+}
+
+// forNarrowRights reports whether a flag is a part of narrower rights or of shared sources, which a
+// FluxInstance does not have.
+func forNarrowRights(f Flag) bool { return strings.HasPrefix(f.Name, gates) }
+
+// instanceAdvice says how to set a flag in a FluxInstance.
+func instanceAdvice(f Flag) string {
+	if f.Name == storageFlag {
+		return "add the patch in " + instanceGuide + " to spec.kustomize.patches of the FluxInstance"
+	}
+	return "set spec.cluster.multitenant: true in the FluxInstance, as `tenure profile multi-tenant` does in the fleet"
+}
+
+// maxListed is the maximum number of objects that a note names.
+const maxListed = 8
+
+func listed(names []string) string {
+	if more := len(names) - maxListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// accountless returns the Kustomizations and HelmReleases of Flux in the fleet's files that name
+// neither an account nor another cluster, also those in the templates of ResourceSets. Files that cannot
+// be read have none.
+func (t *tree) accountless() []string {
+	var found []string
+	look := func(file string, u *unstructured.Unstructured) {
+		o := object{Unstructured: u}
+		if !o.isFlux("Kustomization") && !o.isFlux("HelmRelease") || !o.has("spec") || o.has("spec", "serviceAccountName") || o.has("spec", "kubeConfig") {
+			return
+		}
+		found = append(found, fmt.Sprintf("%s %s in %s", u.GetKind(), u.GetName(), file))
+	}
+	for file, content := range t.before {
+		if ext := path.Ext(file); ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		objects, err := flux.ReadObjects([]byte(content))
+		if err != nil {
+			continue
+		}
+		for _, u := range objects {
+			look(file, u)
+			templates, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
+			for _, template := range templates {
+				if fields := asMap(template); fields != nil {
+					look(file, &unstructured.Unstructured{Object: fields})
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
