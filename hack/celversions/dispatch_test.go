@@ -1,0 +1,183 @@
+package celversions_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/apiserver/pkg/util/feature"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// Namespaces of the benchmark.
+const governed, unlabeled = "governed", "unlabeled"
+
+var tenure = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
+
+// nobody allows no user anything.
+type nobody struct{}
+
+// Authorize denies each request.
+func (nobody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", nil
+}
+
+// BenchmarkDispatch measures the API server's own policy dispatcher, with all policies, for
+// the creation of an object that the rules allow. The number of allocations does not depend
+// on the load of the machine.
+func BenchmarkDispatch(b *testing.B) {
+	plugin := dispatcher(b)
+	interfaces := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
+	for _, tc := range []struct {
+		name, namespace string
+		resource        schema.GroupVersionResource
+		kind            string
+		object          runtime.Object
+	}{
+		{"pod", governed, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
+		{"pod-of-nobody", unlabeled, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
+		{"configmap", governed, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
+		{"kustomization", governed, schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}, "Kustomization", ordinaryKustomization()},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			request := func(object runtime.Object) error {
+				attributes := admission.NewAttributesRecord(object, nil, tc.resource.GroupVersion().WithKind(tc.kind), tc.namespace, "app",
+					tc.resource, "", admission.Create, &metav1.CreateOptions{}, true, &user.DefaultInfo{Name: "dora", Groups: []string{user.AllAuthenticated}})
+				return plugin.Validate(b.Context(), attributes, interfaces)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := request(tc.object); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// dispatcher returns the API server's plugin with the policies of config/admission, a profile,
+// a tenant's namespace with parameters, and a namespace without a tenant.
+func dispatcher(b *testing.B) *validating.Plugin {
+	b.Helper()
+	objects := append(readPolicies(b),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governed, Labels: map[string]string{"tenure.dev/tenant": "dev", "tenure.dev/parameters": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unlabeled}})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	lists := map[schema.GroupVersionResource]string{}
+	for kind, scope := range map[string]meta.RESTScope{"TenancyProfile": meta.RESTScopeRoot, "TenantParameters": meta.RESTScopeNamespace} {
+		mapper.Add(tenure.WithKind(kind), scope)
+		plural, _ := meta.UnsafeGuessKindToResource(tenure.WithKind(kind))
+		lists[plural] = kind + "List"
+	}
+	params := map[string]any{
+		"tenants": map[string]any{
+			"sources": map[string]any{"git": []any{"https://git.example.com/acme/*"}},
+			"bounds":  map[string]any{"minInterval": "1m", "maxTimeout": "15m", "maxObjects": int64(100)},
+		},
+		"tenant": "dev", "platformNamespaces": []any{"flux-system"},
+	}
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists,
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenancyProfile", "metadata": map[string]any{"name": "default"}, "spec": params}},
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenantParameters", "metadata": map[string]any{"name": "tenure", "namespace": governed}, "spec": params}})
+	kube := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	plugin, err := validating.NewPlugin(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	initializer.New(kube, dynamic, factory, nobody{}, feature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), b.Context().Done(), mapper).Initialize(plugin)
+	if err := plugin.ValidateInitialization(); err != nil {
+		b.Fatal(err)
+	}
+	factory.Start(b.Context().Done())
+	factory.WaitForCacheSync(b.Context().Done())
+	for range 6 { // each wait takes ten seconds at most
+		if plugin.WaitForReady() {
+			return plugin
+		}
+	}
+	b.Fatal("the policies are not compiled")
+	return nil
+}
+
+// ordinaryPod returns a Pod that breaks no rule.
+func ordinaryPod() *corev1.Pod {
+	some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app", Labels: map[string]string{"app": "app"}},
+		Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{
+			Name: "app", Image: "registry.example.com/app:1", Resources: corev1.ResourceRequirements{Requests: some, Limits: some},
+		}}},
+	}
+}
+
+// ordinaryKustomization returns a Kustomization that breaks no rule.
+func ordinaryKustomization() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": map[string]any{"name": "app", "namespace": governed},
+		"spec": map[string]any{
+			"interval": "10m", "timeout": "2m", "path": "./", "prune": true, "wait": true, "serviceAccountName": "dev",
+			"sourceRef": map[string]any{"kind": "GitRepository", "name": "app"},
+		},
+	}}
+}
+
+// readPolicies returns the policies and bindings, with the defaults of the API server.
+func readPolicies(b *testing.B) (objects []runtime.Object) {
+	b.Helper()
+	content, err := os.ReadFile("../../config/admission/policies.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		if err := yaml.Unmarshal([]byte(document), policy); err != nil {
+			b.Fatal(err)
+		}
+		switch policy.Kind {
+		case "ValidatingAdmissionPolicy":
+			withDefaults(policy.Spec.MatchConstraints)
+			objects = append(objects, policy)
+		case "ValidatingAdmissionPolicyBinding":
+			if err := yaml.Unmarshal([]byte(document), binding); err != nil {
+				b.Fatal(err)
+			}
+			withDefaults(binding.Spec.MatchResources)
+			objects = append(objects, binding)
+		}
+	}
+	return objects
+}
+
+// withDefaults sets the defaults of match constraints.
+func withDefaults(m *admissionregistrationv1.MatchResources) {
+	if m == nil {
+		return
+	}
+	if m.NamespaceSelector == nil {
+		m.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if m.ObjectSelector == nil {
+		m.ObjectSelector = &metav1.LabelSelector{}
+	}
+	m.MatchPolicy = new(admissionregistrationv1.Equivalent)
+}
