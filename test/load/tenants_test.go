@@ -58,7 +58,8 @@ const (
 // applied Tenants until each Tenant has its three namespaces with all their objects:
 // seconds, writes for each wanted object, and the processor time and memory of the manager.
 // After the smallest number of Tenants, the cluster is idle for a minute, in which the API
-// server may receive no writes except for Leases and nodes. The slope is the time for each
+// server may receive no writes except for Leases and nodes, and the manager's processor time and
+// memory are measured as well. The slope is the time for each
 // Tenant, divided by the time for each Tenant of the smallest number in the same run. The
 // number of Tenants is in the name of the benchmark: -bench BenchmarkTenants/tenants=100$
 // is quick, and has no slope.
@@ -126,7 +127,11 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 	b.ReportMetric(used.cpu, "cpu-s")
 	b.ReportMetric(peak, "MB(max=150)")
 	if idle {
+		before := m.samples()
 		b.ReportMetric(idleWrites(b, fast), "idle-writes(max=0)")
+		after := m.samples()
+		b.ReportMetric(1000*after.since(before).cpu/quiet.Seconds(), "idle-millicores(max=5)")
+		b.ReportMetric(after.memory, "idle-MB(max=50)")
 	}
 	return took
 }
