@@ -1,4 +1,4 @@
-package celversions_test
+package main
 
 import (
 	"context"
