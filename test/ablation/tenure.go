@@ -99,7 +99,7 @@ func TenureRows() []Row {
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
-		both(role("create endpointslices", within, allow([]string{"create", "get", "patch"}, "discovery.k8s.io", "endpointslices")), "endpoints", "W9-api", "W9-git"),
+		both(role("create endpointslices", within, allow([]string{"create", "get", "patch", "delete"}, "discovery.k8s.io", "endpointslices")), "endpoints", "W9-api", "W9-git"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
