@@ -56,6 +56,33 @@ func TestKnowsVersions(t *testing.T) {
 	}
 }
 
+// TestKnowsCosts checks that a long integer or string costs too much for a version that ignores its
+// maximum length.
+func TestKnowsCosts(t *testing.T) {
+	t.Parallel()
+	length, properties := int64(32), int64(64)
+	amounts := schema.Structural{
+		Generic:              schema.Generic{Type: "object"},
+		ValidationExtensions: schema.ValidationExtensions{XValidations: apiextensionsv1.ValidationRules{{Rule: "self.all(k, isQuantity(string(self[k])))"}}},
+		ValueValidation:      &schema.ValueValidation{MaxProperties: &properties},
+		AdditionalProperties: &schema.StructuralOrBool{Structural: &schema.Structural{
+			Extensions: schema.Extensions{XIntOrString: true}, ValueValidation: &schema.ValueValidation{MaxLength: &length},
+		}},
+	}
+	list := manifests{schemas: []*schema.Structural{{Generic: schema.Generic{Type: "object"}, Properties: map[string]schema.Structural{
+		"amounts": amounts, "list": {Generic: schema.Generic{Type: "array"}, Items: &amounts},
+	}}}}
+	for minor, want := range map[int]int{33: 2, 34: 0, 36: 0} {
+		refused, err := list.refused(minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(refused) != want {
+			t.Errorf("1.%d refuses %d expressions instead of %d: %s", minor, len(refused), want, strings.Join(refused, "\n"))
+		}
+	}
+}
+
 // TestServedMutating checks the versions of MutatingAdmissionPolicy.
 func TestServedMutating(t *testing.T) {
 	t.Parallel()

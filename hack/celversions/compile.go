@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	celschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -132,7 +133,17 @@ func refusedOfMutating(minor int, policy admissionregistrationv1.MutatingAdmissi
 	return c.refused, nil
 }
 
+// boundedSince is the minor version since which an API server estimates the cost of an expression
+// about an integer or string by its maximum length. Older ones assume the longest request.
+const boundedSince = 34
+
+// refusedOfSchema compiles the expressions of a schema and estimates their costs. An expression in a
+// list or map costs more than this: the tests on a real API server show that.
 func refusedOfSchema(minor int, structural *schema.Structural) (refused []string, err error) {
+	if minor < boundedSince {
+		structural = structural.DeepCopy()
+		unbind(structural)
+	}
 	err = eachSchema(structural, true, func(s *schema.Structural, whole bool) error {
 		if len(s.XValidations) == 0 {
 			return nil
@@ -142,6 +153,9 @@ func refusedOfSchema(minor int, structural *schema.Structural) (refused []string
 			if result.Error != nil {
 				refused = append(refused, fmt.Sprintf("%s: %v", s.XValidations[i].Rule, result.Error))
 			}
+			if result.MaxCost > validation.StaticEstimatedCostLimit {
+				refused = append(refused, fmt.Sprintf("%s: the estimated cost is %d, and at most %d is allowed", s.XValidations[i].Rule, result.MaxCost, validation.StaticEstimatedCostLimit))
+			}
 			if result.MessageExpressionError != nil {
 				refused = append(refused, fmt.Sprintf("%s: %v", s.XValidations[i].MessageExpression, result.MessageExpressionError))
 			}
@@ -149,4 +163,21 @@ func refusedOfSchema(minor int, structural *schema.Structural) (refused []string
 		return err
 	})
 	return refused, err
+}
+
+// unbind removes the maximum lengths of integers or strings from a schema.
+func unbind(s *schema.Structural) {
+	if s.XIntOrString && s.ValueValidation != nil {
+		s.ValueValidation.MaxLength = nil
+	}
+	for name, property := range s.Properties {
+		unbind(&property)
+		s.Properties[name] = property
+	}
+	if s.Items != nil {
+		unbind(s.Items)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
+		unbind(s.AdditionalProperties.Structural)
+	}
 }

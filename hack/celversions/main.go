@@ -47,8 +47,8 @@ func run(root string) error {
 		return err
 	}
 	var rows strings.Builder
-	// One version below the oldest, to show why it is not supported.
-	for minor := oldest - 1; minor <= newest; minor++ {
+	// Two versions below the oldest, to show why they are not supported.
+	for minor := oldest - 2; minor <= newest; minor++ {
 		refused, err := all.refused(minor)
 		if err != nil {
 			return err
@@ -68,8 +68,10 @@ const page = `# Versions of Kubernetes
 
 The policies, webhooks and CRDs of Tenure have %d expressions of CEL. An API server accepts a new
 expression only if the version before its own knows all functions in it. Each expression was
-compiled with the functions that each version knows. The expressions of MutatingAdmissionPolicies
-count only for versions that serve them by default.
+compiled with the functions that each version knows, and the cost of those of CRDs was estimated as
+each version does: before 1.34, an API server ignores the maximum length of an integer or string, and
+refuses the limits of amounts in the Tenant. The expressions of MutatingAdmissionPolicies count only
+for versions that serve them by default.
 
 | Kubernetes | Expressions | MutatingAdmissionPolicy | Defaults, shards, volumes of the proxy | Tests run on it |
 |---|---|---|---|---|
@@ -148,7 +150,7 @@ func localVersions(root string) (map[int]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		versions[minor] = fmt.Sprintf("the rules', by `make test-kubernetes VERSION=1.%d`", minor)
+		versions[minor] = fmt.Sprintf("those of Capsule's rules, by `make test-kubernetes VERSION=1.%d`", minor)
 	}
 	minor, err := number(filepath.Join(root, "cluster", "go.mod"), localVersion)
 	versions[minor] = "all"

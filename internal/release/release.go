@@ -32,8 +32,8 @@ const Kubernetes = "v1.36.3"
 //go:generate go -C ../../hack/celversions run . ../..
 
 // OldestKubernetes is the oldest minor version of Kubernetes that accepts the rules:
-// hack/celversions compiles their expressions with the functions that it knows.
-const OldestKubernetes = "1.33"
+// hack/celversions compiles their expressions as each version does.
+const OldestKubernetes = "1.34"
 
 // Build describes a program.
 type Build struct {

@@ -79,12 +79,12 @@ func kubernetesVersion(served string, mutating bool) Result {
 	const name = "Kubernetes"
 	v, err := version.ParseGeneric(served)
 	if err != nil {
-		return Result{name, false, fmt.Sprintf("%s is no version: the rules need %s or newer", served, release.OldestKubernetes)}
+		return Result{name, false, fmt.Sprintf("%s is no version: Tenure needs %s or newer", served, release.OldestKubernetes)}
 	}
 	tested := version.MustParseGeneric(release.Kubernetes)
 	switch {
 	case v.LessThan(version.MustParseGeneric(release.OldestKubernetes)):
-		return Result{name, false, fmt.Sprintf("%s refuses the rules, whose expressions use functions that came later: update it to %s or newer", served, release.OldestKubernetes)}
+		return Result{name, false, fmt.Sprintf("%s refuses Tenure's kinds or rules: update it to %s or newer", served, release.OldestKubernetes)}
 	case v.Major() > tested.Major() || v.Minor() > tested.Minor():
 		return Result{name, true, fmt.Sprintf("%s; this version of tenure was tested with 1.%d and older", served, tested.Minor())}
 	case !mutating:
