@@ -117,10 +117,9 @@ func (s *site) generate(ctx context.Context, root *url.URL) error {
 		return err
 	}
 	hugo := exec.CommandContext(ctx, s.hugo, "build", "--source", project, "--config", "hugo.yaml,"+file, // #nosec G204 -- the flag names it
-		"--destination", output, "--noBuildLock", "--panicOnWarning", "--quiet")
-	hugo.Stdout, hugo.Stderr = os.Stdout, os.Stderr
-	if err := hugo.Run(); err != nil {
-		return fmt.Errorf("hugo failed: %w", err)
+		"--destination", output, "--noBuildLock", "--panicOnWarning")
+	if out, err := hugo.CombinedOutput(); err != nil {
+		return fmt.Errorf("hugo failed: %w\n%s", err, out)
 	}
 	return nil
 }
@@ -154,7 +153,7 @@ func (s *site) settings(root *url.URL, themeDir, temporary string) ([]byte, erro
 			mounts = append(mounts, mount{page, "assets/pages/" + name})
 		}
 	}
-	var themeMounts []mount
+	themeMounts := []mount{{"LICENSE", "static/licenses/hextra.txt"}}
 	for _, part := range []string{"layouts", "assets", "i18n", "data"} { // without static: it has the theme's own logo
 		themeMounts = append(themeMounts, mount{part, part})
 	}
