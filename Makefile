@@ -216,6 +216,16 @@ programs: build ## pack the local cluster's programs of this system, for tenure 
 release: check-tools ## the same as archives from a tagged commit without changes, signed with KEY=cosign.key
 	@$(IMAGE) -release
 
+# Hugo's version, and its theme's, are pinned by a module of their own like the linter's.
+$(BIN)/hugo: hack/site/hugo/go.mod hack/site/hugo/go.sum | check-tools
+	@echo "building hugo (about four minutes of one core)"
+	@cd hack/site/hugo && $(GO) build -ldflags='-s -w' -o $(CURDIR)/$(BIN)/hugo github.com/gohugoio/hugo
+
+# SOURCE is the working tree of the version, and ADDRESS the address of the site.
+.PHONY: site
+site: $(BIN)/hugo ## make the pages of docs/ a site in dist/site, and check its links; VERSION=v0.1.0 adds a version
+	@$(GO) run ./hack/site $(if $(VERSION),-version '$(VERSION)') $(if $(SOURCE),-source '$(SOURCE)') $(if $(ADDRESS),-address '$(ADDRESS)')
+
 .PHONY: clean
 clean: ## remove what was built (the go command keeps its cache)
 	@rm -rf $(BIN) dist

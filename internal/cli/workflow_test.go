@@ -35,6 +35,7 @@ type workflow struct {
 		RunsOn      string            `json:"runs-on"`
 		Timeout     int               `json:"timeout-minutes"`
 		Permissions map[string]string `json:"permissions"`
+		Environment map[string]string `json:"environment"`
 		Steps       []struct {
 			ID   string            `json:"id"`
 			Name string            `json:"name"`
@@ -84,7 +85,7 @@ func TestOwnWorkflows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var runs []string
-	for _, name := range []string{"ci.yaml", "release.yaml"} {
+	for _, name := range []string{"ci.yaml", "pages.yaml", "release.yaml"} {
 		content, err := os.ReadFile("../../.github/workflows/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestOwnWorkflows(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{".ci/run", "make programs", "make release", "cosign sign --yes", "gh release create"} {
+	for _, want := range []string{".ci/run", "make site", "make programs", "make release", "cosign sign --yes", "gh release create"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no workflow runs %s", want)
 		}
