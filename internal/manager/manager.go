@@ -43,6 +43,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 const (
@@ -143,8 +144,12 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}
+		// A Tenant that was migrated from Capsule's has its scope of hosts without Capsule's kinds.
+		options.More = map[string]ctrladmission.Handler{
+			admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
+		}
 		if o.Capsule {
-			options.Audit = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
+			options.More[admission.AuditWebhookPath] = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
 		}
 		if ledgers, err = webhook.Setup(ctx, mgr, options); err != nil {
 			return err
