@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/ui"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -119,7 +120,7 @@ var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.Manag
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, coordinationv1.AddToScheme,
 		v1alpha1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
