@@ -123,9 +123,9 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 }
 
 // AuditWebhook returns the configuration of the webhook that writes events for rules with the
-// action audit of Capsule's Tenants. It decides nothing and changes nothing, so it may fail. The
-// API server calls it only in namespaces with such rules, and before the policies, so that it sees
-// what they refuse.
+// action audit of Capsule's Tenants, and sets the default metadata of rules. It decides nothing,
+// so it may fail. The API server calls it only in namespaces with such rules, and before the
+// policies, so that it sees what they refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, "*", "*").RuleWithOperations
@@ -135,7 +135,7 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: AuditWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event",
+			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata is set",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "audit.tenure.dev",

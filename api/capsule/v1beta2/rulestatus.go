@@ -84,6 +84,6 @@ const (
 	// the RuleStatus. The manager puts it on all namespaces of a Tenant with rules.
 	LabelRules = "projectcapsule.dev/rules"
 	// RulesEnforced is the value of [LabelRules], and RulesAudited its value if there are rules
-	// with the action audit.
+	// with the action audit or with default metadata, which a webhook carries out.
 	RulesEnforced, RulesAudited = "true", "audit"
 )
