@@ -50,9 +50,9 @@ func DefaultsManifests() ([]byte, error) {
 	return documents("# Gives objects in tenants' namespaces their default classes and metadata. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", policy, binding)
 }
 
-// WebhookManifest returns [Webhook], [QuotaWebhook] and [AuditWebhook] as YAML documents.
+// WebhookManifest returns [Webhook], [QuotaWebhook], [AuditWebhook] and [HostsWebhook] as YAML documents.
 func WebhookManifest() ([]byte, error) {
-	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook(), AuditWebhook())
+	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook(), AuditWebhook(), HostsWebhook())
 }
 
 func documents(title string, objects ...any) ([]byte, error) {

@@ -22,6 +22,9 @@ const (
 	// AuditWebhookName is the name of the configuration of the webhook that writes events for
 	// rules of Capsule's Tenants, and AuditWebhookPath the start of its path.
 	AuditWebhookName, AuditWebhookPath = Prefix + "capsule-audit", "/capsule-audit"
+	// HostsWebhookName is the name of the configuration of the webhook for the hosts of Ingresses
+	// of Capsule's Tenants, and HostsWebhookPath the start of its path.
+	HostsWebhookName, HostsWebhookPath = Prefix + "capsule-hosts", "/capsule-hosts"
 	// auditSeconds is the maximum time, in seconds, that a request waits for this webhook.
 	auditSeconds = 2
 
@@ -94,10 +97,35 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return configuration
 }
 
+// HostsWebhook returns the configuration of the webhook that lets one Ingress alone have a host and
+// path, within the scope that a Tenant of Capsule chooses. The API server calls it only in
+// namespaces of such Tenants.
+func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	namespaced := admissionregistrationv1.NamespacedScope
+	rule := on(writes, groupNetworking, "ingresses").RuleWithOperations
+	rule.APIVersions, rule.Scope = []string{"v1"}, &namespaced
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: HostsWebhookName, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "one Ingress has a host and path, within the scope of its Capsule Tenant",
+		}},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "hosts.tenure.dev",
+			ClientConfig:            webhookClient(),
+			Rules:                   []admissionregistrationv1.RuleWithOperations{rule},
+			NamespaceSelector:       where(metav1.LabelSelectorOpExists, v1beta2.LabelCollisionScope),
+			FailurePolicy:           new(admissionregistrationv1.Fail),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+			TimeoutSeconds:          new(int32(webhookSeconds)),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+}
+
 // AuditWebhook returns the configuration of the webhook that writes events for rules with the
-// action audit of Capsule's Tenants. It decides nothing and changes nothing, so it may fail. The
-// API server calls it only in namespaces with such rules, and before the policies, so that it sees
-// what they refuse.
+// action audit of Capsule's Tenants, and sets the default metadata of rules. It decides nothing,
+// so it may fail. The API server calls it only in namespaces with such rules, and before the
+// policies, so that it sees what they refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, "*", "*").RuleWithOperations
@@ -107,7 +135,7 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: AuditWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event",
+			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata is set",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "audit.tenure.dev",

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Request is a request that rules are about.
@@ -41,12 +42,65 @@ type auditedPart struct {
 	matches func(e *ruleEnforcement, v checkedValue) string
 }
 
-// Audits reports whether a Tenant has rules with the action audit.
-func Audits(tenant *v1beta2.Tenant) bool {
+// NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
+// with the action audit, and those with default metadata.
+func NeedsWebhook(tenant *v1beta2.Tenant) bool {
 	return slices.ContainsFunc(tenant.Spec.Rules, func(raw v1beta2.Unknown) bool {
 		rule, err := decodeRule(raw.Raw)
-		return err == nil && rule.Enforce != nil && rule.Enforce.Action == actionAudit
+		return err == nil && rule.Enforce != nil && (rule.Enforce.Action == actionAudit || slices.ContainsFunc(rule.Enforce.Metadata, func(m metadataRule) bool {
+			return len(defaults(m.Labels))+len(defaults(m.Annotations)) > 0
+		}))
 	})
+}
+
+// defaults returns the default values of labels or annotations.
+func defaults(rules map[string]ruleMetadata) map[string]string {
+	values := map[string]string{}
+	for key, m := range rules {
+		if m.Default != nil && len(validation.IsQualifiedName(key)) == 0 {
+			values[key] = *m.Default
+		}
+	}
+	return values
+}
+
+// SetDefaults adds the default labels and annotations of the rules that a new object does not have,
+// and reports whether there were any. The last rule wins.
+func SetDefaults(status *v1beta2.RuleStatusStatus, r Request) bool {
+	labels, annotations := map[string]string{}, map[string]string{}
+	group, version, kind := r.Object.GroupVersionKind().Group, r.Object.GroupVersionKind().Version, r.Object.GetKind()
+	for i := range status.Rules {
+		rule := &tenantRule{}
+		if json.Unmarshal(status.Rules[i].Raw, rule) != nil || rule.Enforce == nil || !speaksTo(rule, status.Audiences, r) {
+			continue
+		}
+		for _, m := range rule.Enforce.Metadata {
+			if m.covers(group, version, kind) {
+				maps.Copy(labels, defaults(m.Labels))
+				maps.Copy(annotations, defaults(m.Annotations))
+			}
+		}
+	}
+	missing := func(key string, has map[string]string) bool { _, ok := has[key]; return !ok }
+	haveLabels, haveAnnotations := r.Object.GetLabels(), r.Object.GetAnnotations()
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		return !missing(key, haveLabels) || len(validation.IsValidLabelValue(value)) > 0
+	})
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return !missing(key, haveAnnotations) })
+	if len(labels) > 0 {
+		maps.Copy(labels, haveLabels)
+		r.Object.SetLabels(labels)
+	}
+	if len(annotations) > 0 {
+		maps.Copy(annotations, haveAnnotations)
+		r.Object.SetAnnotations(annotations)
+	}
+	return len(labels)+len(annotations) > 0
+}
+
+// covers reports whether a rule about metadata is about a kind.
+func (m *metadataRule) covers(group, version, kind string) bool {
+	return slices.ContainsFunc(m.Kinds, func(k string) bool { return star(k, kind) }) && ofGroup(m.APIGroups, group, version)
 }
 
 // Audit returns a message for each value of an object that a rule with the action audit matches.
@@ -146,7 +200,7 @@ func metadataPart(o *unstructured.Unstructured, word, field string) auditedPart 
 		},
 		matches: func(e *ruleEnforcement, v checkedValue) string {
 			for _, m := range e.Metadata {
-				if !slices.ContainsFunc(m.Kinds, func(k string) bool { return star(k, kind) }) || !ofGroup(m.APIGroups, group, version) {
+				if !m.covers(group, version, kind) {
 					continue
 				}
 				rules := m.Labels

@@ -110,3 +110,38 @@ func unknown(t *testing.T, content string) v1beta2.Unknown {
 	out.Raw = raw
 	return out
 }
+
+// TestSetDefaults checks which default metadata a new object gets.
+func TestSetDefaults(t *testing.T) {
+	t.Parallel()
+	rule := func(kinds, more string) string {
+		return "{" + more + "enforce: {action: deny, metadata: [{kinds: [" + kinds + "], labels: {team: {default: oil}, s*: {default: other}}, annotations: {note: {default: any text}}}]}}"
+	}
+	for name, tc := range map[string]struct {
+		rule, object        string
+		labels, annotations map[string]string
+		changed             bool
+	}{
+		"missing":        {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {a: b}}}", map[string]string{"a": "b", "team": "oil"}, map[string]string{"note": "any text"}, true},
+		"given":          {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: gas}, annotations: {note: mine}}}", map[string]string{"team": "gas"}, map[string]string{"note": "mine"}, false},
+		"another kind":   {rule("Secret", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"another group":  {rule("'*'", ""), "{apiVersion: apps/v1, kind: Deployment, metadata: {}}", nil, nil, false},
+		"others' rule":   {rule("ConfigMap", "audience: [{kind: User, name: bob}], "), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"invalid values": {"{enforce: {metadata: [{kinds: [ConfigMap], labels: {team: {default: a b}}}]}}", "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := object(t, tc.object)
+			changed := SetDefaults(&v1beta2.RuleStatusStatus{Rules: []v1beta2.Unknown{unknown(t, tc.rule)}}, Request{User: "alice", Object: o})
+			if changed != tc.changed {
+				t.Errorf("changed is %t", changed)
+			}
+			if diff := cmp.Diff(tc.labels, o.GetLabels()); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.annotations, o.GetAnnotations()); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

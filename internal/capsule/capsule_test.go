@@ -264,9 +264,8 @@ func TestRefused(t *testing.T) {
 // field.
 var examples = map[string]string{
 	"spec.owners[].proxySettings[].operations": `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
-	"spec.data": `data: {a: b}`,
-	"spec.ingressOptions.hostnameCollisionScope": `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"CapsuleConfiguration spec.rbac.deleter":     `rbac: {deleter: a}`,
+	"spec.data":                              `data: {a: b}`,
+	"CapsuleConfiguration spec.rbac.deleter": `rbac: {deleter: a}`,
 }
 
 // TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under

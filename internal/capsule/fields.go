@@ -119,7 +119,6 @@ const anyMetadataExpression = "any expression, of 256 bytes at most"
 func workloadFields() []Field {
 	const (
 		anyExpression = "any expression, of 512 bytes at most"
-		notEnforced   = "not enforced yet"
 		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
 		withDefaults  = "by the policy tenure-defaults, which needs Kubernetes 1.36: see docs/how-to/limit-workloads.md"
 		aDefault      = withDefaults + ". A default class of the cluster wins. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
@@ -130,7 +129,7 @@ func workloadFields() []Field {
 		{"spec.ingressOptions.allowedClasses", Different, byName},
 		{"spec.ingressOptions.allowedClasses.default", Different, aDefault},
 		{"spec.ingressOptions.allowedHostnames", Different, "also for HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways"},
-		{"spec.ingressOptions.hostnameCollisionScope", Unenforced, notEnforced + "; `Disabled` is honoured"},
+		{"spec.ingressOptions.hostnameCollisionScope", Different, "by a webhook: one Ingress has a host with a path within the scope, also if several are made at once. `Cluster` includes the Ingresses of the platform. An Ingress of which the creation failed blocks its host for a minute"},
 		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
 		{"spec.gatewayOptions.allowedClasses", Different, byName},
 		{"spec.gatewayOptions.allowedClasses.default", Different, aDefault},
@@ -149,7 +148,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; `default` metadata has no effect. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the webhook that writes them may fail. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
 	}
 }
 

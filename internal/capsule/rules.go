@@ -74,12 +74,15 @@ type ruleEnforcement struct {
 		Types     []string         `json:"types,omitempty"`
 		Hostnames []ruleExpression `json:"hostnames,omitempty"`
 	} `json:"ingress,omitzero"`
-	Metadata []struct {
-		APIGroups   []string                `json:"apiGroups,omitempty"`
-		Kinds       []string                `json:"kinds"`
-		Labels      map[string]ruleMetadata `json:"labels,omitempty"`
-		Annotations map[string]ruleMetadata `json:"annotations,omitempty"`
-	} `json:"metadata,omitempty"`
+	Metadata []metadataRule `json:"metadata,omitempty"`
+}
+
+// metadataRule is what a rule says about the labels and annotations of kinds.
+type metadataRule struct {
+	APIGroups   []string                `json:"apiGroups,omitempty"`
+	Kinds       []string                `json:"kinds"`
+	Labels      map[string]ruleMetadata `json:"labels,omitempty"`
+	Annotations map[string]ruleMetadata `json:"annotations,omitempty"`
 }
 
 // ruleExpression matches text by its exact value or by a regular expression.
@@ -209,7 +212,7 @@ func (t *translation) rules() {
 		t.rule(fmt.Sprintf("spec.rules[%d]", i), t.tenant.Spec.Rules[i].Raw)
 	}
 	t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesEnforced
-	if Audits(t.tenant) {
+	if NeedsWebhook(t.tenant) {
 		t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesAudited
 	}
 }
@@ -388,8 +391,8 @@ func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {
 				if all[key].Managed != nil {
 					t.unenforced(at+part+"["+key+"].managed", "it is not set")
 				}
-				if all[key].Default != nil {
-					t.note(Reported, at+part+"["+key+"].default", "it is not set")
+				if all[key].Default != nil && slices.Equal(m.Kinds, []string{"Namespace"}) {
+					t.note(Reported, at+part+"["+key+"].default", "it is not set in namespaces: use namespaceOptions.additionalMetadataList")
 				}
 			}
 		}

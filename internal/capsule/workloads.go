@@ -182,7 +182,7 @@ func (t *translation) ingress() {
 		t.spec.Network.Hosts = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{anything}}
 	}
 	if s := o.HostnameCollisionScope; s != "" && s != "Disabled" {
-		t.unenforced("spec.ingressOptions.hostnameCollisionScope", "two Ingresses may have one host")
+		t.spec.Namespaces.Labels[v1beta2.LabelCollisionScope] = s
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/ui"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,6 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 const (
@@ -118,7 +120,7 @@ var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.Manag
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, coordinationv1.AddToScheme,
 		v1alpha1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -143,8 +145,12 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}
+		// A Tenant that was migrated from Capsule's has its scope of hosts without Capsule's kinds.
+		options.More = map[string]ctrladmission.Handler{
+			admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
+		}
 		if o.Capsule {
-			options.Audit = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
+			options.More[admission.AuditWebhookPath] = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
 		}
 		if ledgers, err = webhook.Setup(ctx, mgr, options); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -47,8 +48,8 @@ type Options struct {
 	ClientCA, ClientName string
 	// Replica is the name of this replica, unique among all replicas.
 	Replica string
-	// Audit writes events for rules of Capsule's Tenants; nil without Capsule's kinds.
-	Audit admission.Handler
+	// More are the handlers of other webhooks, by the start of their paths.
+	More map[string]admission.Handler
 }
 
 // ServiceNames are the names of the webhook's Service in a namespace.
@@ -94,9 +95,7 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
 		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},
 	}
-	if o.Audit != nil {
-		handlers[rules.AuditWebhookPath] = o.Audit
-	}
+	maps.Copy(handlers, o.More)
 	for prefix, handler := range handlers {
 		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
 	}

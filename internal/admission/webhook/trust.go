@@ -66,14 +66,23 @@ func configure(ctx context.Context, c client.Client, change func(config *admissi
 		}
 		return changed
 	})
-	// Nothing depends on this configuration and the next one, so a platform may leave them out.
+	// A platform may leave out this configuration and the next ones.
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	audit := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	return client.IgnoreNotFound(update(ctx, c, rules.AuditWebhookName, audit, func() (changed bool) {
+	if err := update(ctx, c, rules.AuditWebhookName, audit, func() (changed bool) {
 		for i := range audit.Webhooks {
 			changed = change(&audit.Webhooks[i].ClientConfig, rules.AuditWebhookPath) || changed
+		}
+		return changed
+	}); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	hosts := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	return client.IgnoreNotFound(update(ctx, c, rules.HostsWebhookName, hosts, func() (changed bool) {
+		for i := range hosts.Webhooks {
+			changed = change(&hosts.Webhooks[i].ClientConfig, rules.HostsWebhookPath) || changed
 		}
 		return changed
 	}))

@@ -7,6 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
@@ -23,9 +24,9 @@ const (
 	maxNote = 1000
 )
 
-// AuditHandler writes an event for each object that rules with the action audit match. It allows
-// every request: the API server's policies decide, after the handler has seen the request, so that
-// refused objects have events too.
+// AuditHandler writes an event for each object that rules with the action audit match, and gives new
+// objects the default metadata of rules. It allows every request: the API server's policies decide,
+// after the handler has seen the request, so that refused objects have events too.
 type AuditHandler struct {
 	// Client reads from a cache.
 	Client client.Reader
@@ -34,9 +35,6 @@ type AuditHandler struct {
 
 // Handle implements [admission.Handler].
 func (h *AuditHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	if request.DryRun != nil && *request.DryRun {
-		return admission.Allowed("")
-	}
 	status := &v1beta2.RuleStatus{}
 	if err := h.Client.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: v1beta2.RulesName}, status); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot read the rules of a namespace", "namespace", request.Namespace)
@@ -52,15 +50,29 @@ func (h *AuditHandler) Handle(ctx context.Context, request admission.Request) ad
 			return admission.Allowed("")
 		}
 	}
+	response := admission.Allowed("")
+	if request.Operation == admissionv1.Create && request.SubResource == "" && capsule.SetDefaults(&status.Status, r) {
+		if content, err := r.Object.MarshalJSON(); err == nil {
+			response = admission.PatchResponseFromRaw(request.Object.Raw, content)
+		}
+	}
+	if request.DryRun == nil || !*request.DryRun {
+		h.report(request.Namespace, status, r)
+	}
+	return response
+}
+
+// report writes the event about an object, if there is anything to report.
+func (h *AuditHandler) report(namespace string, status *v1beta2.RuleStatus, r capsule.Request) {
 	messages := capsule.Audit(&status.Status, r)
 	if len(messages) == 0 {
-		return admission.Allowed("")
+		return
 	}
 	if r.Object.GetName() == "" {
 		// The API server makes the name after the webhooks.
 		r.Object.SetName(strings.TrimSuffix(r.Object.GetGenerateName(), "-"))
 	}
-	r.Object.SetNamespace(request.Namespace)
+	r.Object.SetNamespace(namespace)
 	note := strings.Join(messages, "; ")
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "") + " …"
@@ -69,5 +81,4 @@ func (h *AuditHandler) Handle(ctx context.Context, request admission.Request) ad
 	tenant.SetGroupVersionKind(v1beta2.GroupVersion.WithKind("Tenant"))
 	tenant.SetName(status.Labels[v1alpha1.LabelCapsuleTenant])
 	h.Events.Eventf(r.Object, tenant, corev1.EventTypeNormal, reasonAudit, actionAudit, "%s", note)
-	return admission.Allowed("")
 }

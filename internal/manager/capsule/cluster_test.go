@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -99,7 +100,7 @@ func (p profileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, e
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), networkingv1.AddToScheme(s), v1alpha1.AddToScheme(s), v1beta1.AddToScheme(s), v1beta2.AddToScheme(s))
+	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), networkingv1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s), v1beta1.AddToScheme(s), v1beta2.AddToScheme(s))
 	if err != nil {
 		panic(err) // only for types that contradict each other
 	}

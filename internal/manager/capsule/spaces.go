@@ -82,6 +82,7 @@ func (s *state) metadata(ns *corev1.Namespace) *v1beta2.Metadata {
 	delete(out.Labels, v1alpha1.LabelCapsuleTenant)
 	delete(out.Labels, v1alpha1.LabelCapsuleCordoned)
 	delete(out.Labels, v1beta2.LabelRules)
+	delete(out.Labels, v1beta2.LabelCollisionScope)
 	if len(out.Labels) == 0 {
 		out.Labels = nil
 	}
