@@ -70,7 +70,7 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 	l, err := findLayout(s, o.TenantsDir, o.Environments)
 	if err != nil {
 		if advice := teamFileAdvice(s.FS(), o.Tenant.Name); errors.Is(err, ErrLayout) && o.TenantsDir == "" && advice != "" {
-			return nil, fmt.Errorf("%w; %s", err, advice)
+			return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
 		}
 		return nil, err
 	}

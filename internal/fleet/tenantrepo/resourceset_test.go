@@ -96,11 +96,12 @@ func TestTeamFileAdvice(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"a file for each team":    {map[string]string{"teams/red.yaml": sync}, []string{"teams/red.yaml", "copy it to teams/green.yaml", "--export > teams/green.yaml"}},
-		"with a kustomization":    {map[string]string{"teams/red.yaml": sync, "teams/kustomization.yaml": "resources: [red.yaml]\n"}, []string{"add it to the resources in teams/kustomization.yaml"}},
-		"a folder for each team":  {map[string]string{"teams/blue/team.yaml": sync, "teams/red/team.yaml": sync}, []string{"copy it to teams/green/team.yaml"}},
-		"by the target namespace": {map[string]string{"teams.yaml": strings.Replace(sync, "namespace: red}", "namespace: flux-system}\nspec: {targetNamespace: red}", 1)}, []string{"green.yaml"}},
-		"the platform alone":      {map[string]string{"clusters/prod/infra.yaml": strings.ReplaceAll(sync, "red", "flux-system")}, nil},
+		"a file for each team":             {map[string]string{"teams/red.yaml": sync}, []string{"teams/red.yaml", "copy it to teams/green.yaml", "--export > teams/green.yaml"}},
+		"with a kustomization":             {map[string]string{"teams/red.yaml": sync, "teams/kustomization.yaml": "resources: [red.yaml]\n"}, []string{"add it to the resources in teams/kustomization.yaml"}},
+		"a folder for each team":           {map[string]string{"teams/blue/team.yaml": sync, "teams/red/team.yaml": sync}, []string{"copy it to teams/green/team.yaml"}},
+		"by the target namespace":          {map[string]string{"teams.yaml": strings.Replace(sync, "namespace: red}", "namespace: flux-system}\nspec: {targetNamespace: red}", 1)}, []string{"green.yaml"}},
+		"the root is in another namespace": {map[string]string{"clusters/prod/config.yaml": sync + "spec: {path: ./clusters/prod}\n"}, nil},
+		"the platform alone":               {map[string]string{"clusters/prod/infra.yaml": strings.ReplaceAll(sync, "red", "flux-system")}, nil},
 	} {
 		files := fstest.MapFS{}
 		for name, content := range tc.files {
