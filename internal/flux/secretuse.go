@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -21,12 +22,13 @@ const (
 	ForVariables  Purpose = "variables for substitution"
 	ForValues     Purpose = "values of a release"
 	ForToken      Purpose = "token of a receiver" //nolint:gosec // a description
+	ForCopy       Purpose = "data that a ResourceSet copies"
 )
 
 // IsContent reports whether the content of the Secret gets into the objects that Flux applies. A
 // key for decryption does not: what it decrypts does.
 func (p Purpose) IsContent() bool {
-	return p == ForVariables || p == ForValues
+	return p == ForVariables || p == ForValues || p == ForCopy
 }
 
 // SecretUse is a Secret that an object of Flux reads.
@@ -52,7 +54,7 @@ func SecretUses(u *unstructured.Unstructured) []SecretUse {
 	}
 	var uses []SecretUse
 	add := func(use SecretUse) {
-		use.Namespace = u.GetNamespace()
+		use.Namespace = cmp.Or(use.Namespace, u.GetNamespace())
 		if use.Name != "" && !slices.Contains(uses, use) {
 			uses = append(uses, use)
 		}
@@ -83,6 +85,39 @@ func SecretUses(u *unstructured.Unstructured) []SecretUse {
 			target, _ := from["targetPath"].(string)
 			add(SecretUse{Name: fmt.Sprint(from["name"]), Purpose: ForValues, Key: cmp.Or(key, "values.yaml"), Target: target})
 		}
+	case ResourceSet:
+		for _, use := range copiedSecrets(u) {
+			add(use)
+		}
+	}
+	return uses
+}
+
+// copyAnnotation names the Secret, as NAMESPACE/NAME, from which flux-operator fills a Secret of a ResourceSet.
+const copyAnnotation = "fluxcd.controlplane.io/copyFrom"
+
+// copiedSecrets returns the Secrets that the resources of a ResourceSet copy, without those whose name is a
+// template. A pull secret is for the registry of the first OCIRepository.
+func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
+	templates := entries(set, "spec", "resources")
+	var registry string
+	for _, template := range templates {
+		if template["kind"] == string(OCIRepository) && registry == "" {
+			registry, _, _ = unstructured.NestedString(template, "spec", "url")
+		}
+	}
+	var uses []SecretUse
+	for _, template := range templates {
+		annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+		namespace, name, ok := strings.Cut(annotations[copyAnnotation], "/")
+		if template["kind"] != "Secret" || !ok || strings.Contains(annotations[copyAnnotation], "<<") {
+			continue
+		}
+		use := SecretUse{Namespace: namespace, Name: name, Purpose: ForCopy}
+		if template["type"] == "kubernetes.io/dockerconfigjson" {
+			use.Purpose, use.URL = ForRegistry, registry
+		}
+		uses = append(uses, use)
 	}
 	return uses
 }

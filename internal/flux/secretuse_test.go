@@ -31,6 +31,15 @@ func TestSecretUses(t *testing.T) {
 			"{kind: HelmRelease, metadata: {namespace: a}, spec: {valuesFrom: [{kind: Secret, name: v}, {kind: Secret, name: p, valuesKey: pw, targetPath: db.pw}, {kind: Secret, name: o, optional: true}]}}",
 			[]SecretUse{{Namespace: "a", Name: "v", Purpose: ForValues, Key: "values.yaml"}, {Namespace: "a", Name: "p", Purpose: ForValues, Key: "pw", Target: "db.pw"}},
 		},
+		"copies of a ResourceSet": {
+			`{kind: ResourceSet, metadata: {namespace: a}, spec: {resources: [
+				{kind: OCIRepository, spec: {url: 'oci://x/<< inputs.tenant >>'}},
+				{kind: Secret, type: kubernetes.io/dockerconfigjson, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: b/pull}}},
+				{kind: Secret, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: a/values}}},
+				{kind: Secret, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: "a/<< inputs.tenant >>"}}},
+				{kind: ConfigMap, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: a/c}}}, {kind: Secret}]}}`,
+			[]SecretUse{{Namespace: "b", Name: "pull", Purpose: ForRegistry, URL: "oci://x/<< inputs.tenant >>"}, {Namespace: "a", Name: "values", Purpose: ForCopy}},
+		},
 		"no Secret": {"{kind: GitRepository, metadata: {namespace: a}, spec: {url: 'https://x/y'}}", nil},
 	} {
 		u := &unstructured.Unstructured{}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -79,26 +80,27 @@ func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref)
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	data := map[string]map[string]string{}
-	purposes := map[string]flux.Purpose{}
+	data := map[types.NamespacedName]map[string]string{}
+	purposes := map[types.NamespacedName]flux.Purpose{}
 	for _, use := range flux.SecretUses(object) {
 		content, err := c.invent(use)
 		if err != nil {
 			return err
 		}
-		if data[use.Name] == nil {
-			data[use.Name] = map[string]string{}
+		key := types.NamespacedName{Namespace: use.Namespace, Name: use.Name}
+		if data[key] == nil {
+			data[key] = map[string]string{}
 		}
-		maps.Copy(data[use.Name], content)
-		purposes[use.Name] = use.Purpose
+		maps.Copy(data[key], content)
+		purposes[key] = use.Purpose
 	}
 	made := false
-	for _, name := range slices.Sorted(maps.Keys(data)) {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: name}, StringData: data[name]}
-		if purposes[name] == flux.ForRegistry {
+	for _, key := range slices.SortedFunc(maps.Keys(data), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, StringData: data[key]}
+		if purposes[key] == flux.ForRegistry {
 			secret.Type = corev1.SecretTypeDockerConfigJson
 		}
-		_, err := c.client.CoreV1().Secrets(ref.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+		_, err := c.client.CoreV1().Secrets(key.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			continue
 		}
@@ -107,8 +109,8 @@ func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref)
 		}
 		made = true
 		c.addFake(Fake{
-			Text:    fmt.Sprintf("Secret %s/%s (%s) for %s; its content is not proven", ref.Namespace, name, purposes[name], ref),
-			Content: purposes[name].IsContent(),
+			Text:    fmt.Sprintf("Secret %s (%s) for %s; its content is not proven", key, purposes[key], ref),
+			Content: purposes[key].IsContent(),
 		})
 	}
 	if !made {
@@ -137,7 +139,7 @@ func (c *Cluster) invent(use flux.SecretUse) (map[string]string, error) {
 			return nil, fmt.Errorf("cannot make a key: %w", err)
 		}
 		return map[string]string{"invented.agekey": key.String()}, nil
-	case flux.ForVariables:
+	case flux.ForVariables, flux.ForCopy:
 		return c.inventVariables(), nil
 	case flux.ForValues:
 		if use.Target == "" {

@@ -53,16 +53,24 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 	if o.Tenant.Name+".yaml" == kustomizationFile {
 		return nil, fmt.Errorf("the tenant name %q %w: the tenant's file in an environment's folder would be %s, which kustomize reads as its own: choose another name", o.Tenant.Name, ErrInvalid, kustomizationFile)
 	}
+	if o.TenantsDir == "" {
+		if set, err := findTenantSet(s.FS()); err != nil || set != nil {
+			if err == nil {
+				return set.addInput(s, o)
+			}
+			return nil, err
+		}
+	}
 	if len(o.Environments) == 0 {
-		if advice := resourceSetAdvice(s.FS(), o.Tenant); advice != "" {
-			return nil, fmt.Errorf("%w: flux-operator makes the tenants of this fleet: %s", ErrLayout, advice)
+		if advice := teamFileAdvice(s.FS(), o.Tenant.Name); advice != "" {
+			return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
 		}
 		return nil, errors.New("no environment is named: say where the tenant is delivered to with --environment NAME=PATH, such as staging=./staging")
 	}
 	l, err := findLayout(s, o.TenantsDir, o.Environments)
 	if err != nil {
-		if advice := resourceSetAdvice(s.FS(), o.Tenant); errors.Is(err, ErrLayout) && advice != "" {
-			return nil, fmt.Errorf("%w: flux-operator makes the tenants of this fleet: %s", ErrLayout, advice)
+		if advice := teamFileAdvice(s.FS(), o.Tenant.Name); errors.Is(err, ErrLayout) && o.TenantsDir == "" && advice != "" {
+			return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
 		}
 		return nil, err
 	}

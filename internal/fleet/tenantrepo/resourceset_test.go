@@ -1,46 +1,120 @@
 package tenantrepo
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 )
 
-// TestResourceSetAdvice checks the input that is proposed for a tenant in a fleet whose tenants come
-// from ResourceSets.
-func TestResourceSetAdvice(t *testing.T) {
+// TestResourceSet checks the input that is added for a tenant in a fleet whose tenants come from a
+// ResourceSet, and the advice where it cannot be added.
+func TestResourceSet(t *testing.T) {
 	t.Parallel()
-	tenant := Tenant{Name: "green", URL: "https://git.example.com/green", Branch: "trunk"}
-	const namespace = "  resources: [{apiVersion: v1, kind: Namespace, metadata: {name: << inputs.tenant >>}}]\n"
+	tenant := Tenant{Name: "green", Namespaces: []string{"green"}, ClusterRole: "admin", URL: "https://git.example.com/green", Branch: "trunk", PodSecurity: PodSecurityNone, Interval: time.Minute}
+	const head = "apiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSet\nmetadata: {name: teams}\nspec:\n"
+	const namespace = "  resources:\n    - {apiVersion: v1, kind: Namespace, metadata: {name: << inputs.tenant >>}}\n"
+	const admin = "    - {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: << inputs.tenant >>}}\n"
 	for name, tc := range map[string]struct {
-		reason, spec string
-		want         []string
+		reason, file, want string
+		// err and notes are parts of the error and of the notes.
+		err, notes []string
 	}{
-		"Inputs": {
-			"the first input with the tenant's values", "  inputs: [{tenant: red, repo: \"https://git.example.com/red\", branch: main, size: 3}]\n" + namespace,
-			[]string{"the ResourceSet teams in sets.yaml", "tenant: green", "repo: https://git.example.com/green", "branch: trunk", "size: 3"},
+		"Flow": {
+			reason: "inputs on one line", file: head + "  inputs: [{tenant: red}]\n" + namespace,
+			want: head + "  inputs: [{tenant: red}, {tenant: green}]\n" + namespace, notes: []string{"ResourceSet teams in sets.yaml makes the tenant's objects"},
 		},
-		"Providers": {
-			"the inputs come from providers", "  inputsFrom: [{name: newer}]\n" + namespace,
-			[]string{"add a ResourceSetInputProvider of type Static"},
+		"Block": {
+			reason: "fields of the repository, and others",
+			file:   head + "  inputs:\n    - tenant: red # the first\n      repo: https://git.example.com/red\n      branch: main\n      size: 3\n" + namespace,
+			want:   head + "  inputs:\n    - tenant: red # the first\n      repo: https://git.example.com/red\n      branch: main\n      size: 3\n    - branch: trunk\n      repo: https://git.example.com/green\n      size: 3\n      tenant: green\n" + namespace,
+			notes:  []string{"size: copied from the first input"},
 		},
 		"Template": {
-			"a template of text", "  inputs: [{team: red}]\n  resourcesTemplate: |\n    kind: Namespace\n",
-			[]string{"team: green"},
+			reason: "a template of text, whose Namespace names another field",
+			file:   head + "  inputs: [{id: red}]\n  resourcesTemplate: |\n    ---\n    kind: Namespace\n    metadata:\n      name: << inputs.id >>\n    ---\n    kind: GitRepository\n    spec:\n      url: https://other.example.com/<< inputs.id >>\n",
+			want:   head + "  inputs: [{id: red}, {id: green}]\n  resourcesTemplate: |\n    ---\n    kind: Namespace\n    metadata:\n      name: << inputs.id >>\n    ---\n    kind: GitRepository\n    spec:\n      url: https://other.example.com/<< inputs.id >>\n",
+			notes:  []string{"fetches the tenant from https://other.example.com/green, and not from https://git.example.com/green"},
 		},
-		"Others": {"a ResourceSet of the platform", "  inputs: [{tenant: red}]\n  resources: [{kind: ConfigMap}]\n", nil},
+		"There":    {reason: "the tenant is there", file: head + "  inputs: [{tenant: green}]\n" + namespace},
+		"Platform": {reason: "beside a set whose accounts are cluster-admin", file: head + "  inputs: [{tenant: ingress}]\n" + namespace + admin + "---\n" + head + "  inputs: [{tenant: red}]\n" + namespace, want: head + "  inputs: [{tenant: ingress}]\n" + namespace + admin + "---\n" + head + "  inputs: [{tenant: red}, {tenant: green}]\n" + namespace},
+		"Several":  {reason: "two sets of tenants", file: head + "  inputs: [{tenant: a}]\n" + namespace + "---\n" + head + "  inputs: [{tenant: b}]\n" + namespace, err: []string{"several ResourceSets", "ResourceSet teams in sets.yaml, ResourceSet teams in sets.yaml"}},
+		"Named":    {reason: "a provider by its name", file: head + "  inputsFrom: [{name: newer}]\n" + namespace, err: []string{"kind: ResourceSetInputProvider, metadata: {name: green, namespace: flux-system}, spec: {type: Static, defaultValues: {tenant: green}}", "and {name: green} in its spec.inputsFrom"}},
+		"Selected": {reason: "providers by a label", file: head + "  inputsFrom: [{selector: {matchLabels: {role: team}}}]\n" + namespace, err: []string{"labels: {role: team}}"}},
+		"Quoted":   {reason: "a style that only a person can edit", file: head + "  inputs: [{tenant: \"red\"}]\n" + namespace, err: []string{"add to spec.inputs of ResourceSet teams in sets.yaml: - {tenant: green}"}},
+		"Others":   {reason: "a ResourceSet of the platform", file: head + "  inputs: [{tenant: red}]\n  resources: [{kind: ConfigMap}]\n", err: []string{"no environment is named"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := resourceSetAdvice(fstest.MapFS{"sets.yaml": {Data: []byte("kind: ResourceSet\nmetadata: {name: teams}\nspec:\n" + tc.spec)}}, tenant)
-			if (got == "") != (len(tc.want) == 0) {
-				t.Errorf("%s: got %q", tc.reason, got)
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "sets.yaml"), []byte(tc.file), 0o600); err != nil {
+				t.Fatal(err)
 			}
-			for _, part := range tc.want {
-				if !strings.Contains(got, part) {
-					t.Errorf("%s: %q is missing in %q", tc.reason, part, got)
+			s, err := workspace.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			plan, err := Create(s, Options{Tenant: tenant})
+			for _, part := range tc.err {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %q is missing in %v", tc.reason, part, err)
+				}
+			}
+			if len(tc.err) > 0 {
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if tc.want == "" {
+				tc.want = tc.file
+			}
+			got, err := s.Read("sets.yaml")
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
+				t.Errorf("%s: %v (-want +got):\n%s", tc.reason, err, diff)
+			}
+			for _, part := range tc.notes {
+				if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, part) {
+					t.Errorf("%s: %q is missing in %q", tc.reason, part, notes)
 				}
 			}
 		})
+	}
+}
+
+// TestTeamFileAdvice checks where the objects of a new team go in a fleet with a file for each team.
+func TestTeamFileAdvice(t *testing.T) {
+	t.Parallel()
+	const sync = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps, namespace: red}\n"
+	for reason, tc := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"a file for each team":             {map[string]string{"teams/red.yaml": sync}, []string{"teams/red.yaml", "copy it to teams/green.yaml", "--export > teams/green.yaml"}},
+		"with a kustomization":             {map[string]string{"teams/red.yaml": sync, "teams/kustomization.yaml": "resources: [red.yaml]\n"}, []string{"add it to the resources in teams/kustomization.yaml"}},
+		"a folder for each team":           {map[string]string{"teams/blue/team.yaml": sync, "teams/red/team.yaml": sync}, []string{"copy it to teams/green/team.yaml"}},
+		"by the target namespace":          {map[string]string{"teams.yaml": strings.Replace(sync, "namespace: red}", "namespace: flux-system}\nspec: {targetNamespace: red}", 1)}, []string{"green.yaml"}},
+		"the root is in another namespace": {map[string]string{"clusters/prod/config.yaml": sync + "spec: {path: ./clusters/prod}\n"}, nil},
+		"the platform alone":               {map[string]string{"clusters/prod/infra.yaml": strings.ReplaceAll(sync, "red", "flux-system")}, nil},
+	} {
+		files := fstest.MapFS{}
+		for name, content := range tc.files {
+			files[name] = &fstest.MapFile{Data: []byte(content)}
+		}
+		got := teamFileAdvice(files, "green")
+		if (got == "") != (len(tc.want) == 0) {
+			t.Errorf("%s: got %q", reason, got)
+		}
+		for _, part := range tc.want {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: %q is missing in %q", reason, part, got)
+			}
+		}
 	}
 }

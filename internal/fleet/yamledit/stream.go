@@ -1,9 +1,11 @@
 package yamledit
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -276,7 +278,16 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 		return with(v, func(items any) any { return append(items.([]any), value) }, path...)
 	}
 	if n.Style&yaml.FlowStyle != 0 {
-		if text, ok := value.(string); !ok || !appendFlow(lines, n, text) {
+		item := ""
+		switch value := value.(type) {
+		case string:
+			item = Scalar(value)
+		case map[string]any:
+			item = Flow(value)
+		default:
+			return ErrUneditable
+		}
+		if !appendFlow(lines, n, item) {
 			return ErrUneditable
 		}
 		return s.commit(lines, doc, appended)
@@ -287,16 +298,29 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	return s.commit(lines, doc, appended)
 }
 
-// appendFlow appends a string to a sequence in flow style, and reports whether it could: the
+// Flow writes a mapping on one line, with its keys sorted and values that are not strings as JSON.
+func Flow(fields map[string]any) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		written, err := json.Marshal(fields[key])
+		if text, ok := fields[key].(string); ok || err != nil {
+			written = []byte(Scalar(text))
+		}
+		pairs = append(pairs, key+": "+string(written))
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+// appendFlow appends an item to a sequence in flow style, and reports whether it could: the
 // sequence must be on one line, without quotes and comments.
-func appendFlow(lines []string, n *yaml.Node, value string) bool {
+func appendFlow(lines []string, n *yaml.Node, item string) bool {
 	head, rest, ok := cut(lines, n)
 	end := strings.Index(rest, "]")
 	if !ok || end < 0 || rest[0] != '[' || strings.ContainsAny(rest[:end], `'"#`) || len(n.Content) == 0 {
 		return false
 	}
 	items := strings.TrimRight(rest[:end], " ")
-	lines[n.Line-1] = head + items + ", " + Scalar(value) + rest[len(items):]
+	lines[n.Line-1] = head + items + ", " + item + rest[len(items):]
 	return true
 }
 

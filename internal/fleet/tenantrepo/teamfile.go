@@ -1,0 +1,58 @@
+package tenantrepo
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// teamFileAdvice returns how to add a tenant to a fleet that keeps the objects of each team in a file or
+// folder of its own, as one repository for all teams does. It returns "" if there is no such file.
+func teamFileAdvice(fleet fs.FS, tenant string) string {
+	var files []string
+	err := eachFile(fleet, ".", func(name string, content []byte) error {
+		if bytes.Contains(content, []byte(fluxGroup)) && slices.ContainsFunc(documents(content), func(doc []byte) bool { return isTeamSync(name, doc) }) {
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil || len(files) == 0 {
+		return "" // the error of the layout is reported in any case
+	}
+	slices.Sort(files)
+	like := files[0]
+	dir, other := path.Dir(like), path.Join(path.Dir(like), tenant+".yaml")
+	if slices.ContainsFunc(files, func(name string) bool { return path.Dir(name) != dir && path.Dir(path.Dir(name)) == path.Dir(dir) }) {
+		// Each team has a folder.
+		other = path.Join(path.Dir(dir), tenant, path.Base(like))
+	}
+	advice := fmt.Sprintf("this command writes bases and environments, and in this fleet each team has its objects in a file such as %s: copy it to %s and replace the team's name, or write the manifests there with --export > %s", like, other, other)
+	for folder := path.Dir(other); folder != "."; folder = path.Dir(folder) {
+		if _, err := fs.Stat(fleet, path.Join(folder, kustomizationFile)); err == nil {
+			return advice + ", and add it to the resources in " + path.Join(folder, kustomizationFile)
+		}
+	}
+	return advice
+}
+
+// isTeamSync reports whether a document of a file is a Kustomization of Flux that applies to a namespace
+// other than the platform's. The root, which applies its own file, is none.
+func isTeamSync(file string, doc []byte) bool {
+	var k struct {
+		APIVersion, Kind string
+		Metadata         struct{ Namespace string }
+		Spec             struct{ Path, TargetNamespace string }
+	}
+	if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) {
+		return false
+	}
+	if folder := path.Clean(strings.TrimPrefix(k.Spec.Path, "/")); folder != "." && strings.HasPrefix(file, folder+"/") {
+		return false
+	}
+	return slices.ContainsFunc([]string{k.Metadata.Namespace, k.Spec.TargetNamespace}, func(ns string) bool { return ns != "" && ns != systemNamespace })
+}
