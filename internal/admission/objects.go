@@ -28,7 +28,8 @@ const Objects = Prefix + "objects"
 // the variable refused reads them: a message cannot check RBAC.
 func objects(own bool, includes func(Rule) bool) Rule {
 	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
-	var applies, questions, refused, refusals []string
+	var questions, refused, refusals []string
+	var included []Rule
 	every := false
 	for _, r := range Rules() {
 		if !r.objects || r.own && !own || !includes(r) {
@@ -37,7 +38,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 		one.compensates = one.compensates && r.compensates
 		one.resources = append(one.resources, r.resources...)
 		every = every || r.everyKind && own
-		applies = append(applies, r.applies(own))
+		included = append(included, r)
 		for _, v := range r.variables {
 			if !slices.Contains(one.variables, v) {
 				one.variables = append(one.variables, v)
@@ -69,7 +70,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
 	}
 	one.variables = append(one.variables, admissionregistrationv1.Variable{Name: "refused", Expression: join(refused, " || ")})
-	one.conditions = []string{join(applies, " || ")}
+	one.conditions = []string{anyApplies(included, own)}
 	one.refusal = strings.Join(refusals, " +\n")
 	return one
 }
@@ -92,8 +93,12 @@ func every(operations []admissionregistrationv1.OperationType) admissionregistra
 	}}
 }
 
+func isOfEveryKind(r admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.Contains(r.Resources, "*/*")
+}
+
 func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
-	return slices.Contains(r.Resources, "*/*") && slices.Contains(r.Operations, admissionregistrationv1.Connect)
+	return isOfEveryKind(r) && slices.Contains(r.Operations, admissionregistrationv1.Connect)
 }
 
 // applies returns CEL for a match condition that holds if the rule may apply.
@@ -154,6 +159,56 @@ func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
 		}
 	}
 	return fmt.Sprintf("request.resource.resource in [%s] && (%s)", strings.Join(names, ", "), join(each, " || "))
+}
+
+// anyApplies returns CEL for a match condition that holds if one of the rules may apply. To
+// read the resource of a request takes longer than most other parts of a condition. So one
+// comparison of the resource comes before all rules about Pods, and another one before the
+// rules about other kinds.
+func anyApplies(rules []Rule, own bool) string {
+	var conditions []string
+	var aboutPods, aboutOthers []Rule
+	for _, r := range rules {
+		switch {
+		case r.everyKind && own || slices.ContainsFunc(r.resources, isOfEveryKind):
+			conditions = append(conditions, r.applies(own))
+		case slices.ContainsFunc(r.resources, func(on admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Contains(on.Resources, "pods")
+		}):
+			aboutPods = append(aboutPods, r)
+		default:
+			aboutOthers = append(aboutOthers, r)
+		}
+	}
+	for _, group := range [][]Rule{aboutPods, aboutOthers} {
+		var apply []string
+		for _, r := range group {
+			apply = append(apply, r.applies(own))
+		}
+		if len(group) > 0 {
+			conditions = append(conditions, "("+concerns(group)+") && ("+join(apply, " || ")+")")
+		}
+	}
+	return join(conditions, " || ")
+}
+
+// concerns returns CEL that holds for all requests that one of the rules covers, and for few
+// others.
+func concerns(rules []Rule) string {
+	var names []string
+	subresources := ""
+	for _, r := range rules {
+		for _, on := range r.resources {
+			for _, resource := range on.Resources {
+				if strings.Contains(resource, "/") {
+					subresources = " || has(request.subResource)"
+				} else if !slices.Contains(names, quote(resource)) {
+					names = append(names, quote(resource))
+				}
+			}
+		}
+	}
+	return "request.resource.resource in [" + strings.Join(names, ", ") + "]" + subresources
 }
 
 // objectPolicies returns the two policies with the rules about objects that they include, and

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -149,10 +150,10 @@ func fromPod(expression string) string {
 	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
 }
 
-// scheduling returns the checks of nodes, schedulers, tolerations and classes.
+// scheduling returns the checks of nodes, schedulers, tolerations, ports and priority classes.
 func scheduling() []podCheck {
 	schedulers, tolerations, priority := optional("workloads.schedulers"), optional("workloads.tolerations"), optional("workloads.priorityClasses")
-	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s) || %s)",
+	tolerated := fmt.Sprintf("(t.?key.orValue('').startsWith('node.kubernetes.io/') || t in q.?tolerations.orValue([]) || %s.orValue([]).exists(k, %s) || %s)",
 		tolerations, matchesName("k", "t.?key.orValue('')"), given("t", nodeTolerations+".orValue([])", "k"))
 	hostPorts := optional("workloads.hostPorts")
 	wrongPorts := portsOfNode("p") + ".map(l, l.filter(n, n > 0 && !" + portsOfNode("q") + ".exists(o, n in o) && !" + inRanges(hostPorts, "n") + "))"
@@ -171,21 +172,29 @@ func scheduling() []podCheck {
 				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + " + nodeTolerations + ".orValue([]).map(k, ', ' + k.key + (k.?value.hasValue() ? '=' + string(k.value) : '')).join('') + ')'",
 		},
 		{
-			nodeSelector + ".orValue({}).all(k, p.?nodeSelector[?k].orValue(request.resource.resource == 'pods' ? '' : " + nodeSelector + ".value()[k]) == " + nodeSelector + ".value()[k]) || oldObject != null && p.?nodeSelector == q.?nodeSelector",
-			"'run on nodes of others: spec.nodeSelector needs ' + " + nodeSelector + ".orValue({}).map(k, k + ': ' + string(" + nodeSelector + ".value()[k])).join(', ')",
-		},
-		{
-			allEmpty(wrongPorts),
+			// Most containers have no ports.
+			containersOf("p") + ".all(c, !has(c.ports)) || " + allEmpty(wrongPorts),
 			"'open port ' + " + fromPod(joinLists(wrongPorts+".map(l, l.map(n, string(n)))")) + " + ' of its node in hostPort (allowed: ' + " + portRanges(hostPorts) + " + ')'",
-		},
-		{
-			optional("workloads.automountTokens") + ".orValue('') != '" + v1alpha1.AutomountForbidden + "' || p.?automountServiceAccountToken.orValue(true) == false || oldObject != null && p.?automountServiceAccountToken == q.?automountServiceAccountToken",
-			"'mount a token of its account unasked: set spec.automountServiceAccountToken to false'",
 		},
 		{
 			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
 				permitsClassIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))",
 			"'have priority class ' + " + fromPod("p.?priorityClassName.orValue('')") + " + ' (allowed: ' + (" + priority + ".hasValue() ? " + short(namedClasses("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
+		},
+	}
+}
+
+// limits returns the checks of nodes, tokens and runtime classes. Each holds for all Pods of a
+// tenant whose parameters do not limit workloads.
+func limits() []podCheck {
+	return []podCheck{
+		{
+			nodeSelector + ".orValue({}).all(k, p.?nodeSelector[?k].orValue(request.resource.resource == 'pods' ? '' : " + nodeSelector + ".value()[k]) == " + nodeSelector + ".value()[k]) || oldObject != null && p.?nodeSelector == q.?nodeSelector",
+			"'run on nodes of others: spec.nodeSelector needs ' + " + nodeSelector + ".orValue({}).map(k, k + ': ' + string(" + nodeSelector + ".value()[k])).join(', ')",
+		},
+		{
+			optional("workloads.automountTokens") + ".orValue('') != '" + v1alpha1.AutomountForbidden + "' || p.?automountServiceAccountToken.orValue(true) == false || oldObject != null && p.?automountServiceAccountToken == q.?automountServiceAccountToken",
+			"'mount a token of its account unasked: set spec.automountServiceAccountToken to false'",
 		},
 		{
 			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permitsClass("workloads.runtimeClasses", "p.runtimeClassName"),
@@ -194,7 +203,8 @@ func scheduling() []podCheck {
 	}
 }
 
-// tenantImages returns the checks of images. An image that the old object has may stay.
+// tenantImages returns the checks of images, which are [limits] too. An image that the old
+// object has may stay.
 func tenantImages() []podCheck {
 	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
 	expression := optional(registryExpression)
@@ -235,12 +245,18 @@ func workloads() Rule {
 		early:      true,
 		conditions: []string{"request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
 	}
-	var together []string
-	for _, c := range append(scheduling(), tenantImages()...) {
+	checks, limiting := scheduling(), append(limits(), tenantImages()...)
+	for _, c := range append(slices.Clone(checks), limiting...) {
 		r.validations = append(r.validations, validation{ofPod(c.holds), objectPhrase + " + 'must not ' + " + c.message})
-		together = append(together, c.holds)
 	}
-	r.together = ofPod(join(together, " && "))
+	allHold := func(checks []podCheck) string {
+		var all []string
+		for _, c := range checks {
+			all = append(all, c.holds)
+		}
+		return join(all, " && ")
+	}
+	r.together = ofPod(allHold(checks) + " && (!has(" + posture + ".workloads) || " + allHold(limiting) + ")")
 	return r
 }
 
