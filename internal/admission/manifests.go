@@ -50,9 +50,9 @@ func DefaultsManifests() ([]byte, error) {
 	return documents("# Gives objects in tenants' namespaces their default classes and metadata. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", policy, binding)
 }
 
-// WebhookManifest returns [Webhook], [QuotaWebhook], [AuditWebhook] and [HostsWebhook] as YAML documents.
+// WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents.
 func WebhookManifest() ([]byte, error) {
-	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook(), AuditWebhook(), HostsWebhook())
+	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook())
 }
 
 func documents(title string, objects ...any) ([]byte, error) {
@@ -75,12 +75,13 @@ func documents(title string, objects ...any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// CapsuleManifests returns [CapsuleRules] as YAML documents.
+// CapsuleManifests returns [CapsuleRules], [AuditWebhook] and [HostsWebhook] as YAML documents.
 func CapsuleManifests() ([]byte, error) {
 	policies, bindings := CapsuleRules()
 	var objects []any
 	for i := range policies {
 		objects = append(objects, &policies[i], &bindings[i])
 	}
-	return documents("# The rules of Capsule's Tenants in spec.rules. Generated from internal/admission; do not edit.\n", objects...)
+	objects = append(objects, AuditWebhook(), HostsWebhook())
+	return documents("# The rules of Capsule's Tenants in spec.rules, and the webhooks for these Tenants, of which the\n# manager fills in the path and whom the API server trusts. Generated from internal/admission; do not edit.\n", objects...)
 }

@@ -145,12 +145,11 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}
-		// A Tenant that was migrated from Capsule's has its scope of hosts without Capsule's kinds.
-		options.More = map[string]ctrladmission.Handler{
-			admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
-		}
 		if o.Capsule {
-			options.More[admission.AuditWebhookPath] = &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)}
+			options.More = map[string]ctrladmission.Handler{
+				admission.AuditWebhookPath: &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)},
+				admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
+			}
 		}
 		if ledgers, err = webhook.Setup(ctx, mgr, options); err != nil {
 			return err

@@ -72,9 +72,9 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	}
 	keeper := &certs.Keeper{
 		Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Names: o.Names,
-		Trust: trust(direct), Issue: certs.Issue, Now: time.Now,
+		Trust: trust(direct, len(o.More) > 0), Issue: certs.Issue, Now: time.Now,
 	}
-	callers := &caller.Keeper{Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Publish: publish(direct), Now: time.Now}
+	callers := &caller.Keeper{Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Publish: publish(direct, len(o.More) > 0), Now: time.Now}
 	certificates, err := clientCertificates(o.ClientCA, o.ClientName)
 	if err != nil {
 		return nil, err

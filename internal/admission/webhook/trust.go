@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// trust tells the API server which authorities to trust.
-func trust(c client.Client) func(context.Context, []byte) error {
+// trust tells the API server which authorities to trust, for Capsule's webhooks too if there are.
+func trust(c client.Client, capsule bool) func(context.Context, []byte) error {
 	return func(ctx context.Context, trusted []byte) error {
-		return configure(ctx, c, func(config *admissionregistrationv1.WebhookClientConfig, _ string) bool {
+		return configure(ctx, c, capsule, func(config *admissionregistrationv1.WebhookClientConfig, _ string) bool {
 			changed := !bytes.Equal(config.CABundle, trusted)
 			config.CABundle = trusted
 			return changed
@@ -24,9 +24,9 @@ func trust(c client.Client) func(context.Context, []byte) error {
 }
 
 // publish returns a function that sets the secret at the end of the webhooks' paths.
-func publish(c client.Client) func(context.Context, string) error {
+func publish(c client.Client, capsule bool) func(context.Context, string) error {
 	return func(ctx context.Context, secret string) error {
-		return configure(ctx, c, func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool {
+		return configure(ctx, c, capsule, func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool {
 			path := prefix + "/" + secret
 			if config.Service != nil {
 				changed := config.Service.Path == nil || *config.Service.Path != path
@@ -49,7 +49,7 @@ func publish(c client.Client) func(context.Context, string) error {
 
 // configure changes the webhook configurations. The function change reports whether it
 // changed anything.
-func configure(ctx context.Context, c client.Client, change func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool) error {
+func configure(ctx context.Context, c client.Client, capsule bool, change func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool) error {
 	owners := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := update(ctx, c, rules.WebhookName, owners, func() (changed bool) {
 		for i := range owners.Webhooks {
@@ -67,7 +67,7 @@ func configure(ctx context.Context, c client.Client, change func(config *admissi
 		return changed
 	})
 	// A platform may leave out this configuration and the next ones.
-	if client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(err); err != nil || !capsule {
 		return err
 	}
 	audit := &admissionregistrationv1.MutatingWebhookConfiguration{}

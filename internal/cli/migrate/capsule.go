@@ -117,6 +117,9 @@ func dynamic(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration
 	if len(tenant.Spec.Rules) > 0 {
 		notes = append(notes, capsule.Note{Field: "spec.rules", State: capsule.Refused, Message: "rules hold as long as Capsule's Tenant exists: use --keep"})
 	}
+	if o := tenant.Spec.IngressOptions; o != nil && o.HostnameCollisionScope != "" && o.HostnameCollisionScope != "Disabled" {
+		notes = append(notes, capsule.Note{Field: "spec.ingressOptions.hostnameCollisionScope", State: capsule.Refused, Message: "the scope holds as long as Capsule's Tenant exists: use --keep"})
+	}
 	if tenant.Spec.Permissions != nil && len(tenant.Spec.Permissions.MatchOwners) > 0 {
 		notes = append(notes, capsule.Note{Field: "spec.permissions.matchOwners", State: capsule.Different, Message: "the owners are those that are selected now"})
 	}
