@@ -31,6 +31,7 @@ type workflow struct {
 	Env         map[string]string `json:"env"`
 	Jobs        map[string]struct {
 		Needs       string            `json:"needs"`
+		If          string            `json:"if"`
 		Strategy    map[string]any    `json:"strategy"`
 		RunsOn      string            `json:"runs-on"`
 		Timeout     int               `json:"timeout-minutes"`

@@ -1,8 +1,12 @@
+// Pins Hugo, which makes the site of docs/, and its theme.
 module github.com/tenure-dev/tenure/hack/site/hugo
 
 go 1.26.0
 
 tool github.com/gohugoio/hugo
+
+// The theme, which has no Go package: go mod tidy would remove it.
+require github.com/imfing/hextra v0.9.7
 
 require (
 	cel.dev/expr v0.25.1 // indirect
@@ -110,7 +114,6 @@ require (
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/hairyhenderson/go-codeowners v0.7.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
-	github.com/imfing/hextra v0.9.7
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jdkato/prose v1.2.1 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
