@@ -20,11 +20,15 @@ const (
 	WebhookPath = "/namespaces"
 
 	// AuditWebhookName is the name of the configuration of the webhook that writes events for
-	// rules of Capsule's Tenants, and AuditWebhookPath the start of its path.
-	AuditWebhookName, AuditWebhookPath = Prefix + "capsule-audit", "/capsule-audit"
+	// rules of Capsule's Tenants.
+	AuditWebhookName = Prefix + "capsule-audit"
+	// AuditWebhookPath is the start of the path of [AuditWebhookName].
+	AuditWebhookPath = "/capsule-audit"
 	// HostsWebhookName is the name of the configuration of the webhook for the hosts of Ingresses
-	// of Capsule's Tenants, and HostsWebhookPath the start of its path.
-	HostsWebhookName, HostsWebhookPath = Prefix + "capsule-hosts", "/capsule-hosts"
+	// of Capsule's Tenants.
+	HostsWebhookName = Prefix + "capsule-hosts"
+	// HostsWebhookPath is the start of the path of [HostsWebhookName].
+	HostsWebhookPath = "/capsule-hosts"
 	// auditSeconds is the maximum time, in seconds, that a request waits for this webhook.
 	auditSeconds = 2
 

@@ -210,7 +210,7 @@ func TestCheckPrograms(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
-		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

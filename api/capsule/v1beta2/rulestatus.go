@@ -75,15 +75,21 @@ const (
 	// LabelCollisionScope is the label of the namespaces of a Tenant with a
 	// hostnameCollisionScope other than Disabled, which is its value.
 	LabelCollisionScope = "projectcapsule.dev/hostname-collision-scope"
-	// These are the scopes within which two Ingresses must not have one host and path.
-	CollisionCluster, CollisionTenant, CollisionNamespace = "Cluster", "Tenant", "Namespace"
+	// CollisionCluster is the scope in which no two Ingresses of the cluster have one host and path.
+	CollisionCluster = "Cluster"
+	// CollisionTenant is the scope in which no two Ingresses of a tenant have one host and path.
+	CollisionTenant = "Tenant"
+	// CollisionNamespace is the scope in which no two Ingresses of a namespace have one host and path.
+	CollisionNamespace = "Namespace"
 
 	// RulesName is the name of the RuleStatus in a namespace.
 	RulesName = "capsule-managed-rules"
 	// LabelRules is the label of the namespaces in which the API server enforces the rules of
 	// the RuleStatus. The manager puts it on all namespaces of a Tenant with rules.
 	LabelRules = "projectcapsule.dev/rules"
-	// RulesEnforced is the value of [LabelRules], and RulesAudited its value if there are rules
-	// with the action audit or with default metadata, which a webhook carries out.
-	RulesEnforced, RulesAudited = "true", "audit"
+	// RulesEnforced is the value of [LabelRules].
+	RulesEnforced = "true"
+	// RulesAudited is the value of [LabelRules] if there are rules with the action audit or with
+	// default metadata, which a webhook carries out.
+	RulesAudited = "audit"
 )

@@ -59,7 +59,7 @@ func (r *TenantReconciler) writeRules(ctx context.Context, tenant *v1beta2.Tenan
 	case apierrors.IsNotFound(err):
 		have = &v1beta2.RuleStatus{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta2.RulesName, Labels: labels, OwnerReferences: owners}}
 		err = r.Client.Create(ctx, have, client.FieldOwner(FieldManager))
-	case err == nil && !(equality.Semantic.DeepEqual(have.OwnerReferences, owners) && equality.Semantic.DeepEqual(have.Labels, labels)):
+	case err == nil && (!equality.Semantic.DeepEqual(have.OwnerReferences, owners) || !equality.Semantic.DeepEqual(have.Labels, labels)):
 		// It is of the Tenant that had the namespace before, or of an older version.
 		before := have.DeepCopy()
 		have.Labels, have.OwnerReferences = labels, owners
