@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,13 +32,18 @@ import (
 // Namespaces of the benchmark.
 const governed, unlabeled = "governed", "unlabeled"
 
+const manager = "system:serviceaccount:flux-system:tenure-manager"
+
 var tenure = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
 
-// nobody allows no user anything.
-type nobody struct{}
+// managersRights allows the manager everything but to change the profile.
+type managersRights struct{}
 
-// Authorize denies each request.
-func (nobody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+// Authorize implements [authorizer.Authorizer].
+func (managersRights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser().GetName() == manager && a.GetResource() != "tenancyprofiles" {
+		return authorizer.DecisionAllow, "", nil
+	}
 	return authorizer.DecisionDeny, "", nil
 }
 
@@ -48,20 +54,21 @@ func BenchmarkDispatch(b *testing.B) {
 	plugin := dispatcher(b)
 	interfaces := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
 	for _, tc := range []struct {
-		name, namespace string
-		resource        schema.GroupVersionResource
-		kind            string
-		object          runtime.Object
+		name, user, namespace string
+		resource              schema.GroupVersionResource
+		kind                  string
+		object                runtime.Object
 	}{
-		{"pod", governed, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
-		{"pod-of-nobody", unlabeled, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
-		{"configmap", governed, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
-		{"kustomization", governed, schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}, "Kustomization", ordinaryKustomization()},
+		{"pod", "dora", governed, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
+		{"pod-of-nobody", "dora", unlabeled, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
+		{"configmap", "dora", governed, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
+		{"kustomization", "dora", governed, schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}, "Kustomization", ordinaryKustomization()},
+		{"rolebinding-by-manager", manager, governed, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), "RoleBinding", ordinaryBinding()},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			request := func(object runtime.Object) error {
 				attributes := admission.NewAttributesRecord(object, nil, tc.resource.GroupVersion().WithKind(tc.kind), tc.namespace, "app",
-					tc.resource, "", admission.Create, &metav1.CreateOptions{}, true, &user.DefaultInfo{Name: "dora", Groups: []string{user.AllAuthenticated}})
+					tc.resource, "", admission.Create, &metav1.CreateOptions{}, true, &user.DefaultInfo{Name: tc.user, Groups: []string{user.AllAuthenticated}})
 				return plugin.Validate(b.Context(), attributes, interfaces)
 			}
 			b.ReportAllocs()
@@ -104,7 +111,7 @@ func dispatcher(b *testing.B) *validating.Plugin {
 	if err != nil {
 		b.Fatal(err)
 	}
-	initializer.New(kube, dynamic, factory, nobody{}, feature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), b.Context().Done(), mapper).Initialize(plugin)
+	initializer.New(kube, dynamic, factory, managersRights{}, feature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), b.Context().Done(), mapper).Initialize(plugin)
 	if err := plugin.ValidateInitialization(); err != nil {
 		b.Fatal(err)
 	}
@@ -127,6 +134,15 @@ func ordinaryPod() *corev1.Pod {
 		Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{
 			Name: "app", Image: "registry.example.com/app:1", Resources: corev1.ResourceRequirements{Requests: some, Limits: some},
 		}}},
+	}
+}
+
+// ordinaryBinding returns a RoleBinding that the manager creates.
+func ordinaryBinding() *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: governed, Labels: map[string]string{"tenure.dev/managed-by": "manager"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "dora"}},
 	}
 }
 

@@ -352,7 +352,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	}
 	if r.asks {
 		p.Spec.Variables = append(p.Spec.Variables, r.variables...)
-		for _, v := range r.validations {
+		for _, v := range together(r.validations, r.variables) {
 			message := v.message
 			if params != nil {
 				message = "'tenant ' + variables.tenant + ': ' + " + message
@@ -374,6 +374,28 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 		Message: r.Title,
 	}}
 	return p
+}
+
+// together returns the validations with neighbours that ask RBAC nothing as one validation,
+// because the API server also evaluates the message of each validation that holds. A message
+// cannot ask RBAC, so the others stay apart.
+func together(validations []validation, variables []admissionregistrationv1.Variable) []validation {
+	var all, quiet []validation
+	end := func() {
+		if len(quiet) > 0 {
+			all, quiet = append(all, validation{holding(quiet), "(" + firstOf(quiet) + ")"}), nil
+		}
+	}
+	for _, v := range validations {
+		if authorizerChecks(inline(v.expression, variables)) == 0 {
+			quiet = append(quiet, v)
+			continue
+		}
+		end()
+		all = append(all, v)
+	}
+	end()
+	return all
 }
 
 // firstOf returns CEL for the message of the first false validation, or an empty string if all are true.

@@ -85,6 +85,9 @@ func managed() Rule {
 		everyKind:   true,
 		conditions: append([]string{
 			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + onPlatformWorkload,
+			// The manager has its rights in every namespace, and a rule of its own: see
+			// [managerRequests].
+			notAdmin[0],
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
