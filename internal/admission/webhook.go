@@ -155,6 +155,8 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "not-kubernetes", Expression: "request.kind.kind == 'Pod' || " + notKubernetes},
 				{Name: "not-the-manager", Expression: notAdmin[0]},
+				// The manager may not read tenants' Secrets.
+				{Name: "not-secret", Expression: "request.resource.resource != 'secrets'"},
 				{Name: "not-frequent", Expression: "!(request.resource.resource in ['events', 'leases', 'endpoints', 'endpointslices', 'rulestatuses', 'tenantparameters'])"},
 			},
 		}},

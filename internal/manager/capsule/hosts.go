@@ -148,7 +148,7 @@ func (h *HostsHandler) existing(ctx context.Context, ingress *networkingv1.Ingre
 
 // taken returns a refusal. It does not name the other Ingress, which may be another tenant's.
 func taken(ingress *networkingv1.Ingress, r route, why, scope string) error {
-	return fmt.Errorf("%s/%s must not have %s: %s, and hosts are %w once in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
+	return fmt.Errorf("the Ingress %s/%s must not have %s: %s, and hosts are %w once in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
 }
 
 // reservation is a route that an Ingress was admitted for.
