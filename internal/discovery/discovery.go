@@ -111,8 +111,8 @@ func (t Tenant) HasClusterAdmin() bool {
 // tenant's, if the namespace or an account in it has a tenant's label, or if Flux delivers
 // manifests in it that are not the platform's: from another repository, under an account
 // without cluster-admin, or by an object that the platform did not apply. The platform's
-// namespaces are the namespaces of Flux, the namespaces that Kubernetes creates, and the
-// namespaces that the choice selects as the platform's.
+// namespaces are the namespaces of Flux and of the root, the namespaces that Kubernetes creates,
+// and the namespaces that the choice selects as the platform's.
 func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, error) {
 	d := discovery{choice: choice, tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
 	if err := d.read(ctx, c); err != nil {
@@ -199,7 +199,7 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 		*to = list.Items
 	}
 	d.platform = map[string]bool{}
-	for _, name := range kubernetesNamespaces {
+	for _, name := range append(slices.Clone(kubernetesNamespaces), d.choice.Root) {
 		d.platform[name] = true
 	}
 	for _, a := range d.accounts {

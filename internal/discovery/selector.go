@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,6 +15,9 @@ import (
 type Choice struct {
 	// Tenants and Platform select namespaces. A namespace that both select is an error.
 	Tenants, Platform []Selector
+	// Root is the namespace of the root source and Kustomization, which is the platform's. It is empty
+	// if it is one of Flux's namespaces, or not known.
+	Root string
 }
 
 // Selector selects namespaces by one property.
@@ -101,7 +105,7 @@ func NewChoice(tenants, platform []string) (Choice, error) {
 
 // With returns the choice with another one added.
 func (c Choice) With(other Choice) Choice {
-	return Choice{Tenants: append(c.Tenants[:len(c.Tenants):len(c.Tenants)], other.Tenants...), Platform: append(c.Platform[:len(c.Platform):len(c.Platform)], other.Platform...)}
+	return Choice{Root: cmp.Or(c.Root, other.Root), Tenants: append(c.Tenants[:len(c.Tenants):len(c.Tenants)], other.Tenants...), Platform: append(c.Platform[:len(c.Platform):len(c.Platform)], other.Platform...)}
 }
 
 // first returns the first selector that selects a namespace.

@@ -6,6 +6,7 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -323,6 +324,18 @@ func parse(content []byte) ([]unstructured.Unstructured, error) {
 
 func isFluxDeployment(u unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
+}
+
+// FluxNamespace returns the namespace of Flux's controllers. With a FluxConfig of Azure it is not the
+// namespace of the root objects.
+func (f *Fleet) FluxNamespace() string {
+	for _, content := range f.Overlay {
+		objects, err := parse(content)
+		if i := slices.IndexFunc(objects, isFluxDeployment); err == nil && i >= 0 {
+			return cmp.Or(objects[i].GetNamespace(), f.Sync.Namespace)
+		}
+	}
+	return f.Sync.Namespace
 }
 
 // uses reports whether any manifest of the fleet has an object of the group.

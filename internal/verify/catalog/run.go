@@ -99,6 +99,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return Report{}, err
 	}
 	report := Report{Like: map[string]string{}}
+	opts.Choice.Root = opts.Root.Namespace
 	found, err := discovery.Discover(ctx, admin, opts.Choice)
 	if err != nil {
 		return Report{}, err
