@@ -199,8 +199,11 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 		*to = list.Items
 	}
 	d.platform = map[string]bool{}
-	for _, name := range append(slices.Clone(kubernetesNamespaces), d.choice.Root) {
+	for _, name := range kubernetesNamespaces {
 		d.platform[name] = true
+	}
+	if d.choice.Root != "" {
+		d.platform[d.choice.Root] = true
 	}
 	for _, a := range d.accounts {
 		if a.Name == "kustomize-controller" || a.Name == "source-controller" {
