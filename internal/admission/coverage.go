@@ -73,7 +73,7 @@ var unrefused = []struct {
 	{Prefix + "references", "", []string{"gitrepositories", "helmrepositories", "helmcharts", "ocirepositories", "buckets", "providers", "imagerepositories"}, "it refers to no object of another namespace"},
 	{Prefix + "status", "", []string{"alerts/status", "providers/status"}, "Flux's API has no such status"},
 	{Prefix + "sources", "", []string{"helmcharts"}, "a HelmChart has no address"},
-	{Prefix + "contents", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
+	{Prefix + "contents", "update", []string{"namespaces", "namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
 	{Prefix + "cordon", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
 	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "Kubernetes lets nobody change the field"},
 	{Prefix + "pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
