@@ -32,6 +32,9 @@ const (
 	// auditSeconds is the maximum time, in seconds, that a request waits for this webhook.
 	auditSeconds = 2
 
+	// RulesWebhook is the name of the webhook of [AuditWebhook].
+	RulesWebhook = "audit.tenure.dev"
+
 	// NamespaceWebhook is the name of the webhook in its refusals.
 	NamespaceWebhook = "namespaces.tenure.dev"
 
@@ -142,7 +145,7 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata is set",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:         "audit.tenure.dev",
+			Name:         RulesWebhook,
 			ClientConfig: webhookClient(),
 			Rules:        []admissionregistrationv1.RuleWithOperations{rule, ephemeral},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,9 +63,11 @@ func prepare(t *testing.T, admin *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, manifests := range [][]byte{config.CRDs(), tenants, config.CapsuleCRDs(), config.CapsuleRoles(), config.CapsulePolicies(), []byte(profileName)} {
-		apply(t, admin, string(manifests))
+	// Nothing serves the webhooks here.
+	noWebhook := func(o *unstructured.Unstructured) bool {
+		return !strings.HasSuffix(o.GetKind(), "WebhookConfiguration")
 	}
+	testcluster.Apply(t, admin, noWebhook, config.CRDs(), tenants, config.CapsuleCRDs(), config.CapsuleRoles(), config.CapsulePolicies(), []byte(profileName))
 	lowest := rest.CopyConfig(admin)
 	lowest.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:flux-system:tenure-manager",

@@ -121,6 +121,10 @@ func TestLateKinds(t *testing.T) {
 	testcluster.Apply(t, cluster.REST, all, config.CapsuleCRDs(), config.CapsulePolicies())
 	testcluster.Apply(t, cluster.REST, all, []byte(late))
 	exists(t, admin, true, &v1alpha1.Tenant{}, "", "late")
+	testwait.For(t, "the policies to find the kinds that they read", patience, func() (bool, string) {
+		err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
 	testcluster.Apply(t, cluster.REST, all, []byte(shares))
 	exists(t, admin, true, &corev1.ConfigMap{}, "late", "shared")
 }

@@ -68,7 +68,11 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader, processes proce
 		if config.Service == nil || services[client.ObjectKey{Namespace: config.Service.Namespace, Name: config.Service.Name}] {
 			return
 		}
-		if !strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) && policy != nil && *policy == admissionv1.Ignore {
+		// Tenure's own decide nothing.
+		if name == admission.RulesWebhook || strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) {
+			return
+		}
+		if policy != nil && *policy == admissionv1.Ignore {
 			doubts = append(doubts, "webhook "+name+" (its controller is simulated)")
 		}
 	}
