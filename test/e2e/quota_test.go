@@ -87,7 +87,12 @@ func testQuotaMoves(r run) {
 	if delivered.State != flux.Ready {
 		r.t.Errorf("what the tenant has enough for was not delivered: %s", delivered.Message)
 	}
-	if refused := r.kubectl("", "get", "events", "-A", "--field-selector", "type=Warning"); strings.Contains(refused, "exceeded quota: tenure-compute") {
-		r.t.Errorf("a part of the tenant's quota refused what the tenant has enough for:\n%s", refused)
+	// Where the API server learns late of a larger part, it refuses a Pod, and the ReplicaSet tries again.
+	// TestQuotaMoves of internal/manager counts how often that happens. What Flux applies is refused never.
+	refused := r.kubectl("", "get", "events", "-n", "divided-to", "--field-selector", "type=Warning")
+	for line := range strings.Lines(refused) {
+		if strings.Contains(line, "exceeded quota") && !strings.Contains(line, "FailedCreate") {
+			r.t.Errorf("a part of the tenant's quota refused what the tenant has enough for:\n%s", refused)
+		}
 	}
 }
