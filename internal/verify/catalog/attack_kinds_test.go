@@ -14,7 +14,6 @@ import (
 // with the reason.
 var untried = []struct{ rule, resources, reason string }{
 	{"claims", "resourceclaimtemplates", "W11 tries the claims themselves; the rule's own tests try templates"},
-	{"contents", "namespaces", "I6 and I7 try the namespace itself"},
 	{"credential-secrets", "roles rolebindings", "the attack needs a replication of the fleet, and the rule's own tests try it"},
 	{"external-artifacts", "externalartifacts/status", "without an ExternalArtifact of its own, which S3 tries to make, a tenant has no status to write"},
 	{"hosts", "services", "a Service has hosts in the annotations of one DNS controller only"},
