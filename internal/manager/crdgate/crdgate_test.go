@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testmanager"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
@@ -122,7 +123,11 @@ func TestLateKinds(t *testing.T) {
 	testcluster.Apply(t, cluster.REST, all, []byte(late))
 	exists(t, admin, true, &v1alpha1.Tenant{}, "", "late")
 	testwait.For(t, "the policies to find the kinds that they read", patience, func() (bool, string) {
-		err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, client.DryRunAll)
+		objects, err := flux.ReadObjects([]byte(shares))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = admin.Create(t.Context(), objects[0], client.DryRunAll)
 		return err == nil, fmt.Sprint(err)
 	})
 	testcluster.Apply(t, cluster.REST, all, []byte(shares))
