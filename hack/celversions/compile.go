@@ -23,7 +23,7 @@ func environmentOf(minor int) *environment.EnvSet {
 	return environment.MustBaseEnvSet(version.MajorMinor(1, uint(minor-1)))
 }
 
-// refused returns what the API server of a minor version says about the expressions that it
+// refused returns the errors of the API server of a minor version for the expressions that it
 // refuses.
 func (m manifests) refused(minor int) ([]string, error) {
 	var all []string

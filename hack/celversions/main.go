@@ -1,5 +1,5 @@
-// Celversions compiles the CEL expressions of the manifests in config/ as several versions of
-// Kubernetes do, and writes the page of documentation that says what works with which version:
+// Celversions compiles the CEL expressions of the manifests in config/ for several versions of
+// Kubernetes, and writes the page of documentation with the supported versions:
 //
 //	go -C hack/celversions run . ../..
 //

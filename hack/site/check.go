@@ -137,7 +137,7 @@ func parse(content []byte) (*page, error) {
 		}
 		if address := attributes["href"]; address != "" {
 			p.links = append(p.links, address)
-			// A link element loads what it names, unless it only says where the page itself is.
+			// A link element loads its target, unless the target is the address of the page.
 			if node.Data == "link" && attributes["rel"] != "canonical" {
 				p.loads = append(p.loads, address)
 			}

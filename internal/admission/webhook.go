@@ -132,7 +132,7 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 // AuditWebhook returns the configuration of the webhook that writes events for rules with the
 // action audit of Capsule's Tenants, and sets the default metadata of rules. It decides nothing,
 // so it may fail. The API server calls it only in namespaces with such rules, and before the
-// policies, so that it sees what they refuse.
+// policies, so that it also sees the requests that the policies refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, "*", "*").RuleWithOperations

@@ -125,7 +125,8 @@ func given(toleration, list, element string) string {
 }
 
 // portsOfNode returns CEL for the ports that each container in the spec of a Pod opens on the
-// node: a list of lists, in which 0 is none. The API server sets hostPort in a Pod with the network of the node, and not in a template.
+// node: a list of lists, in which 0 is none. The API server sets hostPort in a Pod with the network of
+// the node, and not in a template.
 func portsOfNode(spec string) string {
 	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0)))"
 }

@@ -55,7 +55,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditAudience checks that a rule reports what its audience does.
+// TestAuditAudience checks that a rule reports the requests of its audience.
 func TestAuditAudience(t *testing.T) {
 	t.Parallel()
 	audiences := []v1beta2.RuleAudience{{Name: "TenantOwner", Users: []string{"alice"}, Groups: []string{"oil"}}}

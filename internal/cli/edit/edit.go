@@ -171,8 +171,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// Ask asks the user on a terminal whether to make a change. The error is that of [Confirm], with the
-// flags that do without the question.
+// Ask asks the user on a terminal whether to make a change. It returns the error of [Confirm], with a
+// hint that names --yes and --dry-run.
 func Ask(ctx context.Context, streams ui.IO, question string) error {
 	err := Confirm(ctx, streams, question)
 	if errors.Is(err, ErrNobody) {

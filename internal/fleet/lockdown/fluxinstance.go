@@ -124,7 +124,7 @@ func instanceStates(f *layout.Fleet) []FlagState {
 	}
 }
 
-// instanceNotes returns what the lockdown of a FluxInstance leaves to the user.
+// instanceNotes returns the steps of the lockdown of a FluxInstance that are left to the user.
 func (t *tree) instanceNotes() []string {
 	notes := []string{
 		"flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin",
@@ -152,7 +152,7 @@ func operated(deployments []*unstructured.Unstructured) bool {
 // FluxInstance does not have.
 func forNarrowRights(f Flag) bool { return strings.HasPrefix(f.Name, gates) }
 
-// instanceAdvice says how to set a flag in a FluxInstance.
+// instanceAdvice returns the advice for setting a flag in a FluxInstance.
 func instanceAdvice(f Flag) string {
 	if f.Name == storageFlag {
 		return "add the patch in " + instanceGuide + " to spec.kustomize.patches of the FluxInstance"

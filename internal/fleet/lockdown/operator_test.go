@@ -57,7 +57,7 @@ const (
 	instanceSync = "  sync: {kind: GitRepository, url: https://git.example.com/fleet, ref: refs/heads/main, path: clusters/prod} # the fleet\n"
 )
 
-// TestFluxInstance checks what the profile changes in a FluxInstance: nothing but its fields.
+// TestFluxInstance checks that the profile changes its own fields of a FluxInstance and no others.
 func TestFluxInstance(t *testing.T) {
 	t.Parallel()
 	chart := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: flux}\nspec:\n  values:\n    instance:\n"
@@ -150,7 +150,7 @@ func TestFluxInstanceDrift(t *testing.T) {
 	}
 }
 
-// TestOperated checks what the check of a cluster says about flags that flux-operator writes.
+// TestOperated checks the results of the check of a cluster for flags that flux-operator writes.
 func TestOperated(t *testing.T) {
 	t.Parallel()
 	deployment := func(labels map[string]any) []*unstructured.Unstructured {

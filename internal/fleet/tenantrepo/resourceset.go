@@ -43,7 +43,8 @@ type inputsFrom struct {
 }
 
 var (
-	// clusterWide matches the template of a binding for the whole cluster. Who has one is no tenant.
+	// clusterWide matches the template of a binding for the whole cluster. A ResourceSet with one makes
+	// no tenants.
 	clusterWide = regexp.MustCompile(`kind:\s*["']?ClusterRoleBinding\b`)
 	// namespaceTemplate matches the template of a Namespace in text.
 	namespaceTemplate = regexp.MustCompile(`kind:\s*["']?Namespace\b`)

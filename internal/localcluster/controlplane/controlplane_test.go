@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,5 +174,16 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		if err := start(ctx); !errors.Is(err, cause) {
 			t.Errorf("%s: got %v, want the cause", name, err)
 		}
+	}
+}
+
+// TestGOGC checks that the components inherit GOGC, and nothing else, from the environment.
+func TestGOGC(t *testing.T) {
+	c := &ControlPlane{cfg: Config{Dir: "/state"}}
+	t.Setenv("GODEBUG", "x=1")
+	t.Setenv("GOGC", "200")
+	want := []string{"HOME=/state", "TMPDIR=/state", "PATH=/usr/bin:/bin", "GOGC=200"}
+	if got := c.spec("etcd", nil).Env; !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
 	}
 }

@@ -55,10 +55,10 @@ type route struct{ host, path string }
 
 func (r route) String() string { return fmt.Sprintf("host %q with path %q", r.host, r.path) }
 
-// errTaken says which Ingress has a host.
+// errTaken reports that another Ingress has a host and path.
 var errTaken = errors.New("taken")
 
-// Handle implements [admission.Handler]. It refuses what it cannot decide.
+// Handle implements [admission.Handler]. It refuses a request that it cannot decide.
 func (h *HostsHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	ingress, before := &networkingv1.Ingress{}, &networkingv1.Ingress{}
 	if err := json.Unmarshal(request.Object.Raw, ingress); err != nil {

@@ -44,10 +44,10 @@ func addResourceSets(register func(...Attack)) {
 
 	register(Attack{
 		ID: "I26", Via: API, Kind: "dependsOn",
-		Title:      "lets a ResourceSet of its own depend on an object of another namespace, and so learns what is in there",
+		Title:      "lets a ResourceSet of its own depend on an object of another namespace",
 		Controls:   []string{"policy on spec.dependsOn of ResourceSets", "no such kinds for tenants"},
 		References: []string{"flux-operator: dependsOn and readyExpr"},
-		Fix:        Fix{Advice: "refuse spec.dependsOn of tenants' ResourceSets that names another namespace with a ValidatingAdmissionPolicy: flux-operator reads dependencies with its own rights, and no flag governs it"},
+		Fix:        Fix{Advice: "refuse spec.dependsOn of tenants' ResourceSets that names another namespace with a ValidatingAdmissionPolicy, as the rule tenure-resource-sets does"},
 		Deep:       true,
 		Run:        dependsByResourceSet,
 	})
@@ -93,7 +93,7 @@ func dependsByResourceSet(ctx context.Context, e *Scenario) Finding {
 	case err != nil:
 		f = judge(err, "")
 	case said.ready == metav1.ConditionTrue:
-		return gotThrough(fmt.Sprintf("flux-operator read ConfigMap %s/%s for it, and told it what is in there", e.Victim.Namespace, e.Victim.ConfigMap))
+		return gotThrough(fmt.Sprintf("flux-operator evaluated a condition on ConfigMap %s/%s for it", e.Victim.Namespace, e.Victim.ConfigMap))
 	case refused:
 		f = stopped(control, firstLine(said.message))
 	default:
