@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -133,6 +134,15 @@ func policy(name string) Control {
 // the ConfigMaps that it forbids.
 const sentinel = "tenure-ablation"
 
+// createOrChange creates an object, or changes the one that is there. It does so again after a
+// conflict.
+func (t *target) createOrChange(ctx context.Context, o client.Object, edit func() error) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		_, err := controllerutil.CreateOrUpdate(ctx, t.admin, o, edit)
+		return err
+	})
+}
+
 // policiesInForce waits until the API server enforces the current policies and bindings. It
 // reads all policies in one order and all bindings in another, so once the last change of each
 // has taken effect, all earlier changes have, too. The last changes are a policy and a binding
@@ -144,7 +154,7 @@ func (t *target) policiesInForce(ctx context.Context) error {
 		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 	}
 	p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, t.admin, p, func() error {
+	if err := t.createOrChange(ctx, p, func() error {
 		p.Spec = admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: configMaps}}},
 			Validations:      []admissionv1.Validation{{Expression: "object.metadata.name != '" + forbidden + "'"}},
@@ -154,7 +164,7 @@ func (t *target) policiesInForce(ctx context.Context) error {
 		return fmt.Errorf("cannot write a policy to look at: %w", err)
 	}
 	b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, t.admin, b, func() error {
+	if err := t.createOrChange(ctx, b, func() error {
 		b.Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: sentinel, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			MatchResources: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{

@@ -264,11 +264,10 @@ func withoutHard(key string) Control {
 // server enforces.
 func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.ResourceList) error {
 	quota := &corev1.ResourceQuota{}
-	if err := t.admin.Get(ctx, key, quota); err != nil {
-		return err
-	}
-	quota.Spec.Hard = hard
-	if err := t.admin.Update(ctx, quota); err != nil {
+	if err := t.change(ctx, key, quota, func() error {
+		quota.Spec.Hard = hard
+		return nil
+	}); err != nil {
 		return err
 	}
 	return poll(ctx, "the quota to be counted", func() (bool, error) {

@@ -434,18 +434,23 @@ func sharedRule(r admission.Rule) Control {
 	}
 }
 
-// changePolicy changes a policy. It tries again after a conflict with the controller manager, which
-// writes to the status what the API server finds in the expressions.
+// changePolicy changes a policy.
 func (t *target) changePolicy(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
 	t.unsettled = true
+	p := &admissionv1.ValidatingAdmissionPolicy{}
+	return t.change(ctx, client.ObjectKey{Name: name}, p, func() error { return change(p) })
+}
+
+// change reads an object, changes it and writes it. It does so again after a conflict with a
+// controller, as the one that writes the status of policies, quotas and Deployments.
+func (t *target) change(ctx context.Context, key client.ObjectKey, o client.Object, edit func() error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var p admissionv1.ValidatingAdmissionPolicy
-		if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+		if err := t.admin.Get(ctx, key, o); err != nil {
 			return err
 		}
-		if err := change(&p); err != nil {
+		if err := edit(); err != nil {
 			return err
 		}
-		return t.admin.Update(ctx, &p)
+		return t.admin.Update(ctx, o)
 	})
 }

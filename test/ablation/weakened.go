@@ -145,16 +145,15 @@ func rebound(policy, name string, change func(*admissionv1.ValidatingAdmissionPo
 		key := client.ObjectKey{Name: policy}
 		var before *admissionv1.ValidatingAdmissionPolicyBindingSpec
 		set := func(ctx context.Context, change func(*admissionv1.ValidatingAdmissionPolicyBindingSpec)) error {
-			b := &admissionv1.ValidatingAdmissionPolicyBinding{}
-			if err := t.admin.Get(ctx, key, b); err != nil {
-				return err
-			}
-			if before == nil {
-				before = b.Spec.DeepCopy()
-			}
-			change(&b.Spec)
 			t.unsettled = true
-			return t.admin.Update(ctx, b)
+			b := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			return t.change(ctx, key, b, func() error {
+				if before == nil {
+					before = b.Spec.DeepCopy()
+				}
+				change(&b.Spec)
+				return nil
+			})
 		}
 		restore := func(ctx context.Context) error {
 			if before == nil {
