@@ -98,7 +98,7 @@ func run(ctx context.Context, whole bool) error {
 	began, good := time.Now(), true
 	all, err := ablation.Run(ctx, ablation.Options{
 		Attack: catalog.Options{
-			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: "dev-team",
+			Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: sync.Namespace, Tenant: "dev-team",
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
 		},
 		Whole: whole,

@@ -152,7 +152,7 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 	for _, tenant := range attackers[f.Name] {
 		began := time.Now()
 		score, err := f.Mutate(ctx, catalog.Options{
-			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: root.Namespace, Tenant: tenant,
+			Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: root.Namespace, Tenant: tenant,
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: root.Namespace, Name: root.Source},
 		}, survivors, pick, os.Stdout)
 		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())

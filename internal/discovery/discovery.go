@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,7 @@ type Tenant struct {
 	Accounts []Account
 	// Owners are the owners of the tenant's Tenant object, in the same order.
 	Owners []Owner
-	// Repositories are the Git repositories from which the tenant delivers.
+	// Repositories are the Git repositories and OCI artifacts from which the tenant delivers.
 	Repositories []Repository
 	// Delivers are the resources of the objects that Flux applied for the tenant, by
 	// Kustomizations and HelmReleases; sorted.
@@ -86,16 +87,29 @@ func (a Account) Groups() []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
 }
 
-// Repository is a Git repository of a tenant.
+// Repository is a Git repository or an OCI artifact of a tenant.
 type Repository struct {
-	// Source is the GitRepository object.
+	// Source is the GitRepository or OCIRepository object.
 	Source flux.Ref
-	// URL and Branch are the address and the branch of the GitRepository.
+	// URL is the address of the source. Branch is the branch of a GitRepository or the tag of an
+	// OCIRepository; it is empty if an OCIRepository selects its artifact by a digest, or by a
+	// version of which Flux has found none.
 	URL, Branch string
 	// Path is the folder that a Kustomization of the tenant applies, with a slash at its
 	// end, and Kustomization is this Kustomization.
 	Path          string
 	Kustomization flux.Ref
+}
+
+// Address returns the address with the branch or the tag, as --map takes it.
+func (r Repository) Address() string {
+	switch {
+	case r.Branch == "":
+		return r.URL
+	case r.Source.Kind == flux.OCIRepository:
+		return r.URL + ":" + r.Branch
+	}
+	return r.URL + "#" + r.Branch
 }
 
 // HasClusterAdmin reports whether the tenant is bound to the role cluster-admin: then
@@ -147,6 +161,7 @@ type discovery struct {
 	kustomizations []unstructured.Unstructured
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
+	artifacts      []unstructured.Unstructured
 	platform       map[string]bool
 	choice         Choice
 	// defaultAccount is the account as which a controller applies objects that name no
@@ -190,10 +205,12 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 	}
 	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
 		flux.Kustomization: &d.kustomizations, flux.HelmRelease: &d.releases, flux.GitRepository: &d.repositories,
+		flux.OCIRepository: &d.artifacts,
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersionKind())
-		if err := c.List(ctx, list); err != nil {
+		// Before version 2.6, Flux served other versions of OCIRepository.
+		if err := c.List(ctx, list); err != nil && !(kind == flux.OCIRepository && meta.IsNoMatchError(err)) {
 			return err
 		}
 		*to = list.Items
@@ -416,22 +433,38 @@ func (d *discovery) assignRepositories() {
 	for _, k := range d.kustomizations {
 		t := d.owner(k)
 		source := nested(k, "spec", "sourceRef", "name")
-		if t == nil || nested(k, "spec", "sourceRef", "kind") != string(flux.GitRepository) {
+		if t == nil {
 			continue
 		}
-		for _, r := range d.repositories {
+		kind := flux.Kind(nested(k, "spec", "sourceRef", "kind"))
+		for _, r := range d.sources(kind) {
 			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {
 				continue
 			}
+			branch := flux.Tag(&r)
+			if kind == flux.GitRepository {
+				branch = cmp.Or(flux.Branch(&r), "master")
+			}
 			t.Repositories = append(t.Repositories, Repository{
-				Source:        flux.Ref{Kind: flux.GitRepository, Namespace: r.GetNamespace(), Name: r.GetName()},
+				Source:        flux.Ref{Kind: kind, Namespace: r.GetNamespace(), Name: r.GetName()},
 				URL:           nested(r, "spec", "url"),
-				Branch:        cmp.Or(flux.Branch(&r), "master"),
+				Branch:        branch,
 				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
 				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
 			})
 		}
 	}
+}
+
+// sources returns the sources of a kind from which a tenant may deliver its own manifests.
+func (d *discovery) sources(kind flux.Kind) []unstructured.Unstructured {
+	switch kind {
+	case flux.GitRepository:
+		return d.repositories
+	case flux.OCIRepository:
+		return d.artifacts
+	}
+	return nil
 }
 
 func nested(u unstructured.Unstructured, fields ...string) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,11 +63,21 @@ func (b *bounds) list(ctx context.Context, c client.Reader, list client.ObjectLi
 	return nil
 }
 
+// sourceKinds returns the kinds of repositories, sorted, each once.
+func sourceKinds(repositories []Repository) []flux.Kind {
+	var kinds []flux.Kind
+	for _, r := range repositories {
+		kinds = append(kinds, r.Source.Kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
 // assignShapes computes the shapes. A shape does not contain names, or the number of
 // namespaces that are like the namespace from which the tenant is attacked.
 func (d *discovery) assignShapes() {
 	for _, t := range d.tenants {
-		shape := []string{fmt.Sprintf("repositories %t", len(t.Repositories) > 0)}
+		shape := []string{fmt.Sprintf("repositories %s", sourceKinds(t.Repositories))}
 		if d.bounds.unread {
 			shape = append(shape, "tenant "+t.Name)
 		}

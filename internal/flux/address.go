@@ -61,3 +61,21 @@ func Branch(u *unstructured.Unstructured) string {
 	}
 	return ref["branch"]
 }
+
+// Tag returns the tag that an OCIRepository selects: with spec.ref.tag, or with a range of versions,
+// of which Flux has found the tag in the status. It returns "latest", which is Flux's default, if
+// the object has no spec.ref, and "" if it selects a digest, or Flux has found no version.
+func Tag(u *unstructured.Unstructured) string {
+	ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref")
+	switch {
+	case ref["digest"] != "":
+		return ""
+	case ref["semver"] != "":
+		revision, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision")
+		tag, _, _ := strings.Cut(revision, "@")
+		return tag
+	case ref["tag"] != "":
+		return ref["tag"]
+	}
+	return "latest"
+}

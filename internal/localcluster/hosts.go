@@ -25,7 +25,7 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	if err := c.protect(); err != nil {
 		return err
 	}
-	c.oci = ocihost.New()
+	c.OCI = ocihost.New()
 	inGit := c.Fleet != nil && c.artifact.Repository == ""
 	if inGit {
 		for path, content := range c.Fleet.Overlay {
@@ -40,17 +40,15 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 		}
 	}
 	if c.Fleet != nil && !inGit {
-		for path, content := range c.Fleet.Overlay {
-			if err := c.oci.Overlay(c.artifact, path, content); err != nil {
-				return err
-			}
+		if _, err := c.OCI.Overlay(c.artifact, c.Fleet.Overlay); err != nil {
+			return err
 		}
 	}
 	for _, host := range c.Git.Hosts() {
 		c.Network.HandleSSH(host, c.Git.ServeSSH)
 	}
-	for _, host := range c.oci.Hosts() {
-		c.Network.Handle(host, "/v2", c.oci)
+	for _, host := range c.OCI.Hosts() {
+		c.Network.Handle(host, "/v2", c.OCI)
 	}
 	return nil
 }
@@ -101,7 +99,7 @@ func (c *Cluster) mapOne(ctx context.Context, m network.Map) error {
 		if err != nil {
 			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
-		return c.oci.Add(address, m.Dir)
+		return c.OCI.Add(address, m.Dir)
 	default:
 		return fmt.Errorf("a folder cannot be served as %s", strings.ToLower(string(m.Kind)))
 	}

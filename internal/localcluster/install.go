@@ -112,7 +112,7 @@ func (c *Cluster) mapArtifact(dir string) error {
 // export writes the fleet as the controllers fetch it into a folder.
 func (c *Cluster) export(ctx context.Context, dir string) error {
 	if c.Fleet.Sync.Kind == string(flux.OCIRepository) {
-		return c.oci.Export(c.artifact, dir)
+		return c.OCI.Export(c.artifact, dir)
 	}
 	return c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, dir)
 }

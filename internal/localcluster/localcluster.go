@@ -90,13 +90,14 @@ type Cluster struct {
 	REST *rest.Config
 	// Git serves the mapped repositories.
 	Git *githost.Host
+	// OCI serves the mapped OCI artifacts.
+	OCI *ocihost.Host
 	// Network is the network of the controllers.
 	Network *network.Network
 	// Fleet is the running fleet, or nil.
 	Fleet *layout.Fleet
 
 	// oci serves the mapped OCI artifacts, and artifact is the fleet's own.
-	oci      *ocihost.Host
 	artifact ocihost.Address
 
 	opts  Options

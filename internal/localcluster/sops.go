@@ -37,7 +37,10 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := c.fakeFolder(m, takers, func(name string, content []byte) error { return c.oci.Overlay(address, name, content) }); err != nil {
+			if err := c.fakeFolder(m, takers, func(name string, content []byte) error {
+				_, err := c.OCI.Overlay(address, map[string][]byte{name: content})
+				return err
+			}); err != nil {
 				return err
 			}
 		}

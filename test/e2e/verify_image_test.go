@@ -112,7 +112,7 @@ func TestVerifyImageAutomation(t *testing.T) {
 			expectNothing(t, tc.reason, failed)
 			const policy, automation = "S1-api-ImagePolicy", "S1-api-ImageUpdateAutomation"
 			report, err := catalog.Run(t.Context(), catalog.Options{
-				Config: r.REST, Git: r.Git, Network: r.Network, Platform: "flux-system",
+				Config: r.REST, Git: r.Git, OCI: r.OCI, Network: r.Network, Platform: "flux-system",
 				Root: flux.Ref{Kind: flux.GitRepository, Namespace: "flux-system", Name: "flux-system"},
 				Only: func(a catalog.Attack) bool { return slices.Contains([]string{policy, automation}, a.Key()) },
 			})

@@ -100,7 +100,7 @@ const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,s
 // attackOptions returns the options that the command uses.
 func attackOptions(r run) catalog.Options {
 	return catalog.Options{
-		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.FluxNamespace(),
+		Config: r.REST, Git: r.Git, OCI: r.OCI, Network: r.Network, Platform: r.Fleet.FluxNamespace(),
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
 	}
 }

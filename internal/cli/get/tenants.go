@@ -140,7 +140,7 @@ func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [
 			accounts = append(accounts, a.String())
 		}
 		for _, r := range t.Repositories {
-			repositories = append(repositories, r.URL+"#"+r.Branch)
+			repositories = append(repositories, r.Address())
 		}
 		ready, message := tenantState(objects[t.Name])
 		rows = append(rows, []string{

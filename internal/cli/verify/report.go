@@ -303,7 +303,7 @@ func newTenant(t discovery.Tenant, like string) tenant {
 		made.Owners = append(made.Owners, o.String())
 	}
 	for _, repository := range t.Repositories {
-		made.Repositories = append(made.Repositories, repository.URL+"#"+repository.Branch)
+		made.Repositories = append(made.Repositories, repository.Address())
 	}
 	return made
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"path"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +48,7 @@ func deliversByChart(a Attack, canary, own func(*Scenario) *unstructured.Unstruc
 }
 
 // release is a HelmRelease of the tenant's for a chart in a folder of its own
-// repository, under its own account. It waits for nothing that it makes and
+// repository, or for the chart that it pushed beside its artifact, under its own account. It waits for nothing that it makes and
 // tries once.
 func (e *Scenario) release(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
@@ -61,6 +62,14 @@ func (e *Scenario) release(id, folder string, change func(spec map[string]any)) 
 			"chart":     "./" + folder,
 			"sourceRef": e.sourceRef(e.Namespace),
 		}},
+	}
+	if e.charts != "" {
+		spec["chart"] = map[string]any{"spec": map[string]any{
+			"interval":  "1h",
+			"chart":     path.Base(e.Repository.URL),
+			"version":   chartVersion(folder),
+			"sourceRef": map[string]any{"kind": string(flux.HelmRepository), "name": e.charts},
+		}}
 	}
 	if change != nil {
 		change(spec)

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"maps"
 	"strings"
 
@@ -79,8 +80,8 @@ func addControllerCloudIdentity(register func(...Attack)) {
 // there is one.
 func gitSource(e *Scenario, provider string) *unstructured.Unstructured {
 	url := "https://git.unapproved.example.net/any/thing"
-	if len(e.Tenant.Repositories) > 0 {
-		url = e.Tenant.Repositories[0].URL
+	if i := slices.IndexFunc(e.Tenant.Repositories, inGit); i >= 0 {
+		url = e.Tenant.Repositories[i].URL
 	}
 	return source("GitRepository", map[string]any{"url": url, "provider": provider})(e)
 }

@@ -75,6 +75,9 @@ func addCrossNamespaceImage(register func(...Attack)) {
 			if e.Repository == nil {
 				return e.noRepository()
 			}
+			if !inGit(*e.Repository) {
+				return notProven("image-automation-controller opens Git repositories only, and the tenant delivers " + e.Repository.Source.String())
+			}
 			own := e.Repository.Source
 			return e.unless(ctx, aimed, automation.try(ctx, e, "s1-automation-own", own.Namespace, own.Name))
 		},

@@ -246,6 +246,12 @@ func input(text string) string {
 // tenant's repository.
 func (e *Scenario) commits(a Attack) string {
 	lines := []string{"# in a clone of " + firstLine(e.Repository.URL) + ", branch " + firstLine(e.Repository.Branch)}
+	publish := "git add . && git commit -m attack && git push"
+	if !inGit(*e.Repository) {
+		address := firstLine(e.Repository.Address())
+		lines[0] = "# in the folder with the content of " + address
+		publish = "flux push artifact " + address + " --path . --source attack --revision attack"
+	}
 	files := a.Files(e)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := path.Join(folder(a.Key()), name)
@@ -255,5 +261,5 @@ func (e *Scenario) commits(a Attack) string {
 		}
 		lines = append(lines, "mkdir -p "+path.Dir(file)+" && cat > "+file+input(files[name]))
 	}
-	return strings.Join(append(lines, "git add . && git commit -m attack && git push"), "\n")
+	return strings.Join(append(lines, publish), "\n")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,9 @@ import (
 type Options struct {
 	// Config is an admin's, for a local cluster: attacks write.
 	Config *rest.Config
-	// Git serves the repositories of the tenants.
+	// Git and OCI serve the repositories and the artifacts of the tenants; OCI may be nil.
 	Git *githost.Host
+	OCI *ocihost.Host
 	// Network simulates the receivers of Flux's notifications, the callers of its webhooks
 	// and the clients of the fleet's proxy; nil if that is not possible.
 	Network Outside
@@ -205,7 +207,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		if opts.Tenant != "" && t.Name != opts.Tenant {
 			continue
 		}
-		e, err := newScenario(opts.Config, admin, opts.Git, opts.Platform, victim, t)
+		e, err := newScenario(opts, admin, victim, t)
 		if err != nil {
 			return nil, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}

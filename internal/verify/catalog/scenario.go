@@ -12,7 +12,6 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,7 +43,7 @@ type Scenario struct {
 	Platform string
 	// Root is the source that the platform itself is delivered from.
 	Root flux.Ref
-	// Repository is the tenant's repository on the local Git host; nil if it is not
+	// Repository is the tenant's repository or artifact on the local hosts; nil if it is not
 	// mapped.
 	Repository *discovery.Repository
 
@@ -59,7 +58,7 @@ type Scenario struct {
 	owners []*Scenario
 	// tenants are all of the cluster's.
 	tenants []discovery.Tenant
-	git     *githost.Host
+	hosts   hosts
 	// outside simulates the world outside of the cluster; nil if that is not possible.
 	outside Outside
 	// proxyEndpoint is the fleet's proxy for tenants; nil when it has none.
@@ -73,6 +72,9 @@ type Scenario struct {
 	// tenant's repository; "" when there is none. near is the name of one more in
 	// Namespace, for a tenant whose source is the platform's; "" when there is none.
 	slim, near string
+	// charts is the name of a HelmRepository with the charts of the attacks, for a tenant that
+	// delivers an OCI artifact, from which no chart is installed; "" for others.
+	charts string
 	// deliverIn is the namespace of the tenant's Kustomization, if that is not Namespace
 	// and the tenant commits to its repository; see [Scenario.delivering].
 	deliverIn string
@@ -98,8 +100,9 @@ type Scenario struct {
 }
 
 // newScenario prepares the attacks of one tenant.
-func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host, platform string, victim Victim, t discovery.Tenant) (*Scenario, error) {
-	account, repository := attacker(git, t)
+func newScenario(opts Options, admin client.WithWatch, victim Victim, t discovery.Tenant) (*Scenario, error) {
+	config, local := opts.Config, opts.hosts()
+	account, repository := attacker(local, t)
 	who := identity{user: account.User(), groups: account.Groups()}
 	as, err := asIdentity(config, who)
 	if err != nil {
@@ -111,7 +114,7 @@ func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host,
 	}
 	return &Scenario{
 		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
-		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube, ordinaries: &ordinaries{},
+		Victim: victim, Platform: opts.Platform, Repository: repository, hosts: local, config: config, kube: kube, ordinaries: &ordinaries{},
 	}, nil
 }
 
@@ -128,17 +131,17 @@ func attacksFrom(t discovery.Tenant, account discovery.Account) string {
 // Account is the account of a tenant that it is attacked as; the zero Account if
 // it has none.
 func (o Options) Account(t discovery.Tenant) discovery.Account {
-	account, _ := attacker(o.Git, t)
+	account, _ := attacker(o.hosts(), t)
 	return account
 }
 
 // attacker returns the account of a tenant that attacks, and its repository: the first account
 // whose namespace delivers from a mapped repository, or else the first account, and a mapped
 // repository that the platform delivers from its own namespace without naming an account.
-func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
+func attacker(local hosts, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
 	for _, account := range t.Accounts {
 		for i, r := range t.Repositories {
-			if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == account.Namespace {
+			if local.serve(r) && r.Kustomization.Namespace == account.Namespace {
 				return account, &t.Repositories[i]
 			}
 		}
@@ -147,7 +150,7 @@ func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discov
 		return discovery.Account{}, nil
 	}
 	for i, r := range t.Repositories {
-		if _, mapped := git.Head(r.URL, r.Branch); mapped && !slices.Contains(t.Namespaces, r.Kustomization.Namespace) {
+		if local.serve(r) && !slices.Contains(t.Namespaces, r.Kustomization.Namespace) {
 			return t.Accounts[0], &t.Repositories[i]
 		}
 	}
@@ -158,13 +161,16 @@ func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discov
 // tenant's when there is none, and what can be done about it.
 func (e *Scenario) noRepository() Finding {
 	if len(e.Tenant.Repositories) == 0 {
-		return notProven("no Kustomization of the tenant applies a Git repository")
+		return notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")
 	}
 	var flags []string
 	for _, r := range e.Tenant.Repositories {
-		if flag := "--map " + r.URL + "#" + r.Branch + "=DIR"; !slices.Contains(flags, flag) {
+		if flag := "--map " + r.Address() + "=DIR"; r.Branch != "" && !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
 		}
+	}
+	if len(flags) == 0 {
+		return notProven("the tenant's artifact is selected by its digest, or by a version that Flux has not found, so that no push replaces it")
 	}
 	return notProven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
 }
@@ -375,9 +381,9 @@ func (e *Scenario) kustomization(id, folder string, change func(spec map[string]
 // another one than the source's.
 func (e *Scenario) sourceRef(namespace string) map[string]any {
 	if e.near != "" && namespace == e.Namespace {
-		return map[string]any{"kind": string(flux.GitRepository), "name": e.near}
+		return map[string]any{"kind": string(e.Repository.Source.Kind), "name": e.near}
 	}
-	ref := map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)}
+	ref := map[string]any{"kind": string(e.Repository.Source.Kind), "name": cmp.Or(e.slim, e.Repository.Source.Name)}
 	if e.Repository.Source.Namespace != namespace {
 		ref["namespace"] = e.Repository.Source.Namespace
 	}

@@ -72,7 +72,7 @@ func rounds(all []*tenantRun) [][]*tenantRun {
 	for _, a := range all {
 		round := 0
 		if a.needsFiles() {
-			branch := a.scenario.Repository.URL + "#" + a.scenario.Repository.Branch
+			branch := a.scenario.Repository.Address()
 			round = next[branch]
 			next[branch]++
 		}

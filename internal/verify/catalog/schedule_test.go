@@ -177,7 +177,7 @@ func TestTry(t *testing.T) {
 		{"nor with a quota beside them", powerless, Attack{Run: answers(stopped("quota x, "+rbac, "no"))}, notProven("RBAC refuses it, but Kustomization/x/y is not ready")},
 		{"another control proves something", powerless, Attack{Run: answers(stopped("policy x", "no"))}, stopped("policy x", "no")},
 		{"the flag is named", unmapped, Attack{Files: planted, Run: accepted}, notProven("no repository of the tenant is mapped: add --map https://git.example.com/a#main=DIR")},
-		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository")},
+		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")},
 		{"it could not be changed", unplanted, Attack{Files: planted, Run: accepted}, notProven("the tenant's repository cannot be used: context deadline exceeded")},
 		{"what needs no repository is judged", unplanted, Attack{Run: accepted}, gotThrough("it could")},
 		{"a policy may come with what is assumed", doubtful, Attack{Controls: []string{"RBAC", "policy"}, Run: accepted}, notProven("here it could, but a policy that stops it may come with Kustomization/x/y (assumed)")},

@@ -67,7 +67,7 @@ func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) err
 // writeSourceStatus writes the status of the tenant's GitRepository, or of one that an admin creates.
 func writeSourceStatus(ctx context.Context, e *Scenario) error {
 	const kind = string(flux.GitRepository)
-	if e.Repository == nil || e.Repository.Source.Namespace != e.Namespace {
+	if e.Repository == nil || !inGit(*e.Repository) || e.Repository.Source.Namespace != e.Namespace {
 		return e.writeStatus(ctx, sourceAPI, kind)
 	}
 	return e.patchStatus(ctx, object(sourceAPI, kind, e.Namespace, e.Repository.Source.Name, nil))

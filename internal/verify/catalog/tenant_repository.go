@@ -2,14 +2,12 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -24,10 +22,10 @@ const nothingHere = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomiz
 // folder is the path of an attack's own folder in the tenant's repository.
 func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
 
-// commit adds a commit to the tenant's repository on the local Git host, and requests a
-// reconciliation of the source. It returns the revision.
-func (e *Scenario) commit(ctx context.Context, message string, edit func(*githost.Tree) error) (string, error) {
-	revision, err := e.git.Commit(ctx, e.Repository.URL, e.Repository.Branch, message, edit)
+// publish adds the files to the tenant's repository or artifact on the local host, or removes those
+// without content, and requests a reconciliation of the source. It returns the end of the revision.
+func (e *Scenario) publish(ctx context.Context, message string, files map[string][]byte) (string, error) {
+	revision, err := e.hosts.publish(ctx, *e.Repository, message, files)
 	if err != nil {
 		return "", err
 	}
@@ -37,42 +35,35 @@ func (e *Scenario) commit(ctx context.Context, message string, edit func(*githos
 // plant commits the files of the attacks to the tenant's repository, waits until Flux has fetched
 // them, and makes the sources for the attacks. It returns a function that removes all.
 func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
-	files := map[string]string{}
+	files := map[string][]byte{}
 	for _, a := range attacks {
 		if a.Files == nil {
 			continue
 		}
 		for name, content := range a.Files(e) {
-			files[path.Join(folder(a.Key()), name)] = content
+			files[path.Join(folder(a.Key()), name)] = []byte(content)
 		}
 	}
 	nothing := func(context.Context) error { return nil }
-	files[path.Join(attackFolder, "kustomization.yaml")] = nothingHere
-	revision, err := e.commit(ctx, "attacks", func(t *githost.Tree) error {
-		for name, content := range files {
-			if err := t.WriteFile(name, []byte(content)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	files[path.Join(attackFolder, "kustomization.yaml")] = []byte(nothingHere)
+	revision, err := e.publish(ctx, "attacks", files)
 	if err != nil && revision == "" {
-		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
+		return nothing, fmt.Errorf("cannot publish to %s: %w", e.Repository.URL, err)
 	}
-	var slim, near *unstructured.Unstructured
+	var slim, near, charts *unstructured.Unstructured
+	unpush := func() {}
 	restore := func(ctx context.Context) error {
-		for _, u := range []*unstructured.Unstructured{slim, near} {
+		unpush()
+		for _, u := range []*unstructured.Unstructured{slim, near, charts} {
 			if u != nil {
 				e.remove(u)
 			}
 		}
-		_, err := e.commit(ctx, "no attacks", func(t *githost.Tree) error {
-			var errs []error
-			for name := range files {
-				errs = append(errs, t.Remove(name))
-			}
-			return errors.Join(errs...)
-		})
+		nothing := map[string][]byte{}
+		for name := range files {
+			nothing[name] = nil
+		}
+		_, err := e.publish(ctx, "no attacks", nothing)
 		return err
 	}
 	if err != nil {
@@ -80,6 +71,14 @@ func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Co
 	}
 	if slim, near, err = e.makeSlimSources(ctx); err != nil {
 		return restore, err
+	}
+	if !inGit(*e.Repository) {
+		if unpush, err = e.pushCharts(files); err != nil {
+			return restore, err
+		}
+		if charts, err = e.makeChartSource(ctx); err != nil {
+			return restore, err
+		}
 	}
 	if err := e.awaitSource(ctx, e.Repository.Source, revision); err != nil {
 		return restore, err
@@ -116,7 +115,12 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	for _, field := range []string{"ignore", "include", "suspend"} {
 		delete(spec, field)
 	}
-	spec["interval"], spec["sparseCheckout"] = "1h", []any{attackFolder}
+	spec["interval"] = "1h"
+	if inGit(*e.Repository) {
+		spec["sparseCheckout"] = []any{attackFolder}
+	} else {
+		spec["ignore"] = "/*\n!/" + attackFolder + "\n"
+	}
 	id := "source"
 	if theirs.GetNamespace() != e.Namespace {
 		// Other tenants have a source there too.

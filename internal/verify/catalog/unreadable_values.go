@@ -45,7 +45,7 @@ func unreadable(ctx context.Context, e *Scenario) Finding {
 			e.kustomization("a6", missingFolder, spec("timeout", value)),
 			e.kustomization("a6", missingFolder, spec("retryInterval", value)),
 			e.chartless("a6", "nowhere", spec("interval", value)),
-			source("GitRepository", map[string]any{"interval": value, "url": e.Repository.URL}),
+			source("GitRepository", map[string]any{"interval": value, "url": "https://git.example.com/a6"}),
 			source("HelmRepository", map[string]any{"interval": value, "url": "https://charts.example.com"}),
 			source("OCIRepository", map[string]any{"interval": value, "url": "oci://images.example.com/a6"}),
 			source("Bucket", map[string]any{"interval": value, "bucketName": "a6", "endpoint": "buckets.example.com"}),

@@ -295,19 +295,18 @@ func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructure
 	if dir, known := r.clones[ref]; known {
 		return dir, nil
 	}
-	if ref.Kind != flux.GitRepository || r.Git == nil {
+	if ref.Kind != flux.GitRepository && ref.Kind != flux.OCIRepository || r.Git == nil {
 		if ref == r.Root && r.Folder != "" {
 			return r.Folder, nil
 		}
-		return "", fmt.Errorf("%s is not on the local Git host", ref)
+		return "", fmt.Errorf("%s is on no local host", ref)
 	}
 	repository, err := r.sourceObject(ctx, ref)
 	if err != nil {
 		return "", err
 	}
-	url, _, _ := unstructured.NestedString(repository.Object, "spec", "url")
 	dir := filepath.Join(r.dir, fmt.Sprint(len(r.clones)))
-	if err := r.Git.Export(ctx, url, flux.Branch(repository), dir); err != nil {
+	if err := r.hosts().export(ctx, repository, dir); err != nil {
 		return "", err
 	}
 	r.clones[ref] = dir

@@ -64,6 +64,21 @@ type source struct {
 	last    *artifact
 }
 
+func (s *source) overlayWith(files map[string][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overlay == nil {
+		s.overlay = map[string][]byte{}
+	}
+	for name, content := range files {
+		s.overlay[name] = content
+		if content == nil {
+			delete(s.overlay, name)
+		}
+	}
+	s.stamp = ""
+}
+
 // current returns the artifact for the present content of the folder.
 func (s *source) current() (*artifact, error) {
 	s.mu.Lock()

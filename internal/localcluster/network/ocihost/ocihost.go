@@ -112,7 +112,26 @@ func (h *Host) Add(a Address, dir string) error {
 	return nil
 }
 
-// source returns the folder that is served at an address with a tag.
+// Remove stops serving the folder at an address with a tag, if there is one.
+func (h *Host) Remove(a Address) {
+	s, err := h.source(a)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := Address{Host: a.Host, Repository: a.Repository}
+	h.repositories[key] = slices.DeleteFunc(h.repositories[key], func(other *source) bool { return other == s })
+}
+
+// Serves reports whether a folder is served at an address with a tag.
+func (h *Host) Serves(a Address) bool {
+	_, err := h.source(a)
+	return err == nil
+}
+
+// source returns the folder that is served at an address. The address of a folder without a tag
+// is also its address with the tag that the Host gave it.
 func (h *Host) source(a Address) (*source, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -120,24 +139,31 @@ func (h *Host) source(a Address) (*source, error) {
 		if s.address == a {
 			return s, nil
 		}
+		if s.address.Tag != "" {
+			continue
+		}
+		if one, err := s.current(); err == nil && one.tag == a.Tag {
+			return s, nil
+		}
 	}
 	return nil, fmt.Errorf("no folder is served at %s", a)
 }
 
-// Overlay adds a file to the artifact at an address, or replaces the file of its folder. It has
-// no effect on a chart.
-func (h *Host) Overlay(a Address, name string, content []byte) error {
+// Overlay changes the artifact at an address, as a push would, and returns the digest of its
+// manifest. The artifact gets the files, which replace files of the folder with the same names. A
+// file without content, nil, is no longer replaced. Overlay does not change the folder, and has no
+// effect on a chart.
+func (h *Host) Overlay(a Address, files map[string][]byte) (digest string, err error) {
 	s, err := h.source(a)
 	if err != nil {
-		return err
+		return "", err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.overlay == nil {
-		s.overlay = map[string][]byte{}
+	s.overlayWith(files)
+	one, err := s.current()
+	if err != nil {
+		return "", err
 	}
-	s.overlay[name], s.stamp = content, ""
-	return nil
+	return digestOf(one.manifest), nil
 }
 
 // Export writes the files of the artifact at an address into a new folder.

@@ -255,24 +255,32 @@ func TestOverlay(t *testing.T) {
 	dir := files(t, map[string]string{"a.yaml": "a", "b/c.yaml": "c"})
 	h := New()
 	address := Address{Host: "images.example.com", Repository: "fleet", Tag: "v1"}
-	if err := h.Overlay(address, "a.yaml", nil); err == nil {
+	if _, err := h.Overlay(address, map[string][]byte{"a.yaml": nil}); err == nil || h.Serves(address) {
 		t.Error("an address that nothing serves has an overlay")
 	}
 	add(t, h, address.String(), dir)
+	const manifest = "https://images.example.com/v2/fleet/manifests/v1"
 	before, _, _ := pull(t, h, "https://images.example.com/v2/fleet", "v1")
-	for name, text := range map[string]string{"a.yaml": "changed", "d/new.yaml": "new"} {
-		if err := h.Overlay(address, name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+	first := get(h, manifest).Header().Get("Docker-Content-Digest")
+	digest, err := h.Overlay(address, map[string][]byte{"a.yaml": []byte("changed"), "d/new.yaml": []byte("new"), "gone.yaml": []byte("gone")})
+	if err != nil {
+		t.Fatal(err)
 	}
 	after, _, _ := pull(t, h, "https://images.example.com/v2/fleet", "v1")
-	if before.Layers[0].Digest == after.Layers[0].Digest {
-		t.Error("the artifact does not change with its overlay")
+	second := get(h, manifest).Header().Get("Docker-Content-Digest")
+	if before.Layers[0].Digest == after.Layers[0].Digest || digest != second || digest == first {
+		t.Errorf("the artifact %s becomes %s with its overlay %s", first, second, digest)
+	}
+	if _, err := h.Overlay(address, map[string][]byte{"gone.yaml": nil}); err != nil {
+		t.Fatal(err)
 	}
 	change(t, dir, "b/c.yaml", "later")
 	out := t.TempDir()
 	if err := h.Export(address, out); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "gone.yaml")); err == nil {
+		t.Error("a file that was removed from the overlay is served")
 	}
 	got := map[string]string{}
 	for _, name := range []string{"a.yaml", "b/c.yaml", "d/new.yaml"} {
@@ -284,5 +292,28 @@ func TestOverlay(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"a.yaml": "changed", "b/c.yaml": "later", "d/new.yaml": "new"}, got); diff != "" {
 		t.Errorf("files of the artifact (-want +got):\n%s", diff)
+	}
+}
+
+// A folder without a tag is served, and changed, at the tag that it got; a removed one is not
+// served, and the others of its repository are.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	h := New()
+	add(t, h, "oci://images.example.com/fleet", files(t, map[string]string{"a.yaml": "a"}))
+	add(t, h, "oci://images.example.com/fleet:v1", files(t, map[string]string{"a.yaml": "b"}))
+	latest := Address{Host: "images.example.com", Repository: "fleet", Tag: "latest"}
+	first, second := latest, latest
+	first.Tag, second.Tag = "v1", "v2"
+	if !h.Serves(latest) || !h.Serves(first) || h.Serves(second) {
+		t.Error("it serves other tags than latest and v1")
+	}
+	if _, err := h.Overlay(latest, map[string][]byte{"a.yaml": []byte("c")}); err != nil {
+		t.Error(err)
+	}
+	h.Remove(first)
+	h.Remove(second)
+	if !h.Serves(latest) || h.Serves(first) {
+		t.Error("it serves other tags than latest after v1 is removed")
 	}
 }

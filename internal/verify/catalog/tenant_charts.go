@@ -1,0 +1,94 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// chartVersion returns the version of the chart of an attack whose files are in a folder of the
+// tenant's artifact. It is also the tag of the chart.
+func chartVersion(folder string) string {
+	return "1.0.0-" + strings.ReplaceAll(strings.TrimPrefix(folder, attackFolder+"/"), "/", "-")
+}
+
+// pushCharts pushes the charts among the files of attacks beside the tenant's artifact, each with a
+// tag of its own: helm-controller installs no chart out of an artifact of manifests. The function
+// that it returns removes them, and is not nil.
+func (e *Scenario) pushCharts(files map[string][]byte) (remove func(), err error) {
+	base, err := ocihost.ParseAddress(e.Repository.URL)
+	if err != nil {
+		return func() {}, err
+	}
+	dir, err := os.MkdirTemp("", "tenure-charts-")
+	if err != nil {
+		return func() {}, err
+	}
+	var pushed []ocihost.Address
+	remove = func() {
+		for _, address := range pushed {
+			e.hosts.oci.Remove(address)
+		}
+		_ = os.RemoveAll(dir)
+	}
+	for name := range files {
+		if path.Base(name) != "Chart.yaml" {
+			continue
+		}
+		address := base
+		address.Tag = chartVersion(path.Dir(name))
+		to := filepath.Join(dir, address.Tag)
+		if err := writeChart(to, path.Dir(name), files, path.Base(base.Repository), address.Tag); err != nil {
+			return remove, err
+		}
+		if err := e.hosts.oci.Add(address, to); err != nil {
+			return remove, err
+		}
+		pushed = append(pushed, address)
+	}
+	return remove, nil
+}
+
+// writeChart writes the files of a chart into a local folder, with another name and version.
+func writeChart(to, folder string, files map[string][]byte, name, version string) error {
+	var errs []error
+	for file, content := range files {
+		inside, ok := strings.CutPrefix(file, folder+"/")
+		if !ok {
+			continue
+		}
+		if inside == "Chart.yaml" {
+			content = fmt.Appendf(nil, "apiVersion: v2\nname: %s\nversion: %s\n", name, version)
+		}
+		target := filepath.Join(to, filepath.FromSlash(inside))
+		errs = append(errs, os.MkdirAll(filepath.Dir(target), 0o700), os.WriteFile(target, content, 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+// makeChartSource creates a HelmRepository for the charts of [Scenario.pushCharts], with the
+// credentials of the tenant's source if it can use them.
+func (e *Scenario) makeChartSource(ctx context.Context) (*unstructured.Unstructured, error) {
+	theirs := object(sourceAPI, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)
+	if err := e.Admin.Get(ctx, keyOf(theirs), theirs); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
+	}
+	spec := map[string]any{"type": "oci", "interval": "1h", "url": strings.TrimSuffix(e.Repository.URL, "/"+path.Base(e.Repository.URL))}
+	if secret, ok, _ := unstructured.NestedMap(theirs.Object, "spec", "secretRef"); ok && theirs.GetNamespace() == e.Namespace {
+		spec["secretRef"] = secret
+	}
+	u := object(sourceAPI, string(flux.HelmRepository), e.Namespace, name("charts"), map[string]any{"spec": spec})
+	if err := e.Admin.Create(ctx, u); err != nil {
+		return nil, fmt.Errorf("cannot make a source for the charts of the attacks: %w", err)
+	}
+	e.charts = u.GetName()
+	return u, nil
+}
