@@ -149,6 +149,31 @@ func TestDiscover(t *testing.T) {
 				}},
 			}},
 		},
+		"delivers artifacts": {
+			reason: "an artifact has a tag in the place of a branch: what the source names, or Flux found",
+			objects: []client.Object{
+				fluxObject(flux.OCIRepository, "shop", "tagged", map[string]any{"url": "oci://images.example.com/shop", "ref": map[string]any{"tag": "v1"}}),
+				fluxObject(flux.OCIRepository, "shop", "pinned", map[string]any{"url": "oci://images.example.com/shop", "ref": map[string]any{"tag": "v1", "digest": "sha256:0"}}),
+				fluxObject(flux.Kustomization, "shop", "a", map[string]any{"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "OCIRepository", "name": "tagged"}}),
+				fluxObject(flux.Kustomization, "shop", "b", map[string]any{"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "OCIRepository", "name": "pinned"}}),
+				fluxObject(flux.Kustomization, "shop", "c", map[string]any{"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "Bucket", "name": "tagged"}}),
+			},
+			want: []Tenant{{
+				Name: "shop", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "deployer"}},
+				Repositories: []Repository{
+					{
+						Source: flux.Ref{Kind: flux.OCIRepository, Namespace: "shop", Name: "tagged"},
+						URL:    "oci://images.example.com/shop", Branch: "v1", Path: "/",
+						Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "a"},
+					},
+					{
+						Source: flux.Ref{Kind: flux.OCIRepository, Namespace: "shop", Name: "pinned"},
+						URL:    "oci://images.example.com/shop", Path: "/",
+						Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "b"},
+					},
+				},
+			}},
+		},
 		"found by its accounts": {
 			reason:  "a labelled account makes its namespace a tenant's",
 			objects: []client.Object{namespace("shop", nil), account("shop", "dev-team", labelled)},
@@ -247,5 +272,20 @@ func TestOwnersShapes(t *testing.T) {
 	want := []string{"ClusterRole/edit (everywhere)", "ClusterRole/tenure:owners:dev-team (everywhere)"}
 	if diff := cmp.Diff(want, found[0].Roles); diff != "" {
 		t.Errorf("the tenant's roles (-want +got):\n%s", diff)
+	}
+}
+
+// TestAddress checks that the address of a repository is what --map takes.
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]Repository{
+		"https://git.example.com/shop#main":   {Source: flux.Ref{Kind: flux.GitRepository}, URL: "https://git.example.com/shop", Branch: "main"},
+		"oci://images.example.com/shop:v1":    {Source: flux.Ref{Kind: flux.OCIRepository}, URL: "oci://images.example.com/shop", Branch: "v1"},
+		"oci://images.example.com/shop":       {Source: flux.Ref{Kind: flux.OCIRepository}, URL: "oci://images.example.com/shop"},
+		"https://git.example.com/other#a/b#c": {Source: flux.Ref{Kind: flux.GitRepository}, URL: "https://git.example.com/other", Branch: "a/b#c"},
+	} {
+		if got := r.Address(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

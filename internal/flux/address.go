@@ -44,7 +44,7 @@ func addressOf(u *unstructured.Unstructured) string {
 	case GitRepository:
 		return url + "#" + cmp.Or(Branch(u), "master")
 	case OCIRepository:
-		return fmt.Sprintf("%s:%s", url, cmp.Or(field("spec", "ref", "tag"), "latest"))
+		return fmt.Sprintf("%s:%s", url, cmp.Or(Tag(u), "latest"))
 	case HelmRepository:
 		return url
 	}

@@ -5,6 +5,7 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -29,5 +30,30 @@ func TestAddresses(t *testing.T) {
 	want := []string{"https://git.example.com/bare#master", "https://git.example.com/named#next", "https://git.example.com/team#main", "oci://ghcr.io/acme/chart:1.0.0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestTag checks which tag an OCIRepository selects: Flux's order is digest, range of versions, tag.
+func TestTag(t *testing.T) {
+	t.Parallel()
+	found := map[string]any{"artifact": map[string]any{"revision": "1.2.3@sha256:0"}}
+	for name, tc := range map[string]struct {
+		ref, status map[string]any
+		want        string
+	}{
+		"no ref":          {want: "latest"},
+		"a tag":           {ref: map[string]any{"tag": "v1"}, want: "v1"},
+		"a found version": {ref: map[string]any{"semver": "1.x", "tag": "v1"}, status: found, want: "1.2.3"},
+		"no version":      {ref: map[string]any{"semver": "1.x", "tag": "v1"}},
+		"a digest":        {ref: map[string]any{"digest": "sha256:0", "tag": "v1", "semver": "1.x"}, status: found},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		if tc.ref != nil {
+			u.Object["spec"] = map[string]any{"ref": tc.ref}
+		}
+		u.Object["status"] = tc.status
+		if got := Tag(u); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }

@@ -47,7 +47,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Long: `Run a fleet on a local cluster, with a real Kubernetes and a real Flux, and try
 to leave the bounds of each tenant: through the API with the tenant's identity,
 through Tenure's proxy, if the fleet has it, with the tenant's token, and through
-Git with commits to the tenant's repository as it is served here.
+Git with commits to the tenant's repository, or pushes to its OCI artifact, as they
+are served here.
 Nothing outside the local cluster is touched. With several --path, one cluster
 is run after the other.
 

@@ -2,8 +2,8 @@ package catalog
 
 import (
 	"context"
-	"slices"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
