@@ -210,7 +210,7 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersionKind())
 		// Before version 2.6, Flux served other versions of OCIRepository.
-		if err := c.List(ctx, list); err != nil && !(kind == flux.OCIRepository && meta.IsNoMatchError(err)) {
+		if err := c.List(ctx, list); err != nil && (kind != flux.OCIRepository || !meta.IsNoMatchError(err)) {
 			return err
 		}
 		*to = list.Items
