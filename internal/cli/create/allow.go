@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -60,15 +61,16 @@ func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 	return files, err
 }
 
-// demandedMode returns the mode in which the fleet's TenancyProfiles demand that Git repositories
-// are signed, or "". The API server would deny a source without it.
-func demandedMode(fleet fs.FS) (mode string, err error) {
-	err = readProfiles(fleet, func(_ string, p *v1alpha1.TenancyProfile) {
+// readProfile sets what the fleet's TenancyProfiles say about a new tenant: whether it is a Tenant
+// object, which the manager reads, and the mode in which Git repositories have to be signed. The
+// API server would deny a source without it.
+func (t *tenantOptions) readProfile(fleet fs.FS, tenant *tenantrepo.Tenant) error {
+	return readProfiles(fleet, func(_ string, p *v1alpha1.TenancyProfile) {
+		tenant.Object = !t.plain
 		if git := p.Spec.Tenants.Signatures.Git; git != nil {
-			mode = cmp.Or(git.Mode, "HEAD")
+			tenant.VerifyMode = cmp.Or(git.Mode, "HEAD")
 		}
 	})
-	return mode, err
 }
 
 // readProfiles calls found for each TenancyProfile of a fleet, with the name of its file.

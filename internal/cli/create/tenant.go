@@ -22,6 +22,7 @@ type tenantOptions struct {
 	confirm      edit.Flags
 
 	allow bool
+	plain bool
 
 	secret           string // kind of the credentials, or ""
 	auth             authFlags
@@ -41,11 +42,15 @@ func (o *options) tenant() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tenant NAME",
 		Short: "Add a tenant to a fleet",
-		Long: `Add a tenant to the platform's repository: namespaces, service account, role
-binding, source and Kustomization in the tenants' base folder, and in each environment
-a Flux Kustomization that applies the tenant by itself, a patch with the tenant's path,
-and the entry in the kustomization.yaml above them. The change is shown before it is
-made; running the command again changes nothing, and what people have edited is kept.
+		Long: `Add a tenant to the platform's repository: a Tenant object in the tenants' base
+folder, and in each environment a Flux Kustomization that applies the tenant by itself,
+a patch with what it delivers there, and the entry in the kustomization.yaml above them.
+The change is shown before it is made; running the command again changes nothing, and
+what people have edited is kept.
+
+With --plain, and in a fleet without a TenancyProfile, where no manager runs, there are
+plain manifests in place of the Tenant object: namespaces, service account, role binding,
+source and Kustomization.
 
 With --export nothing is written: namespaces, accounts and role bindings are
 printed as "flux create tenant" does.`,
@@ -74,6 +79,7 @@ printed as "flux create tenant" does.`,
 	flags.StringVar(&t.tenantsDir, "tenants", "", "folder in the fleet that holds base and the environments (default: where the clusters' Kustomizations point)")
 	flags.StringArrayVar(&t.environments, "environment", nil, "environment and the folder of the tenant's repository for it, as NAME=PATH; may be repeated")
 	flags.BoolVar(&t.allow, "allow", false, "add --git-url to the addresses that tenants may fetch from, if the fleet's TenancyProfile does not have it")
+	flags.BoolVar(&t.plain, "plain", false, "write plain manifests instead of a Tenant object")
 	flags.StringVar(&t.secret, "secret", "", "make credentials for a private repository: ssh (a key pair) or token (a token or a password)")
 	flags.StringVar(&t.decryptionSecret, "decryption-secret", "", "Secret of the platform with which Flux decrypts the credentials (default sops-age or sops-gpg)")
 	t.auth.add(cmd)
@@ -106,13 +112,15 @@ func (t *tenantOptions) run(ctx context.Context) error {
 		if err := t.private(ctx, s, &options); err != nil {
 			return nil, err
 		}
-		var err error
-		if options.Tenant.VerifyMode, err = demandedMode(s.FS()); err != nil {
+		if err := t.readProfile(s.FS(), &options.Tenant); err != nil {
 			return nil, err
 		}
 		plan, err := tenantrepo.Create(s, options)
 		if err != nil {
 			return nil, err
+		}
+		if plan.Object && !t.allow {
+			return plan.Notes, nil // the Tenant itself allows its repository
 		}
 		note, err := t.allowed(s)
 		if err != nil || note == "" {

@@ -17,6 +17,7 @@ var defaults = map[string]string{
 	"spec.deletionPolicy":                 "",
 	"spec.path":                           "",
 	"roleRef.name":                        "cluster-role",
+	"spec.namespaces.podSecurity":         "pod-security",
 	"metadata.labels." + podSecurityLabel: "pod-security",
 }
 

@@ -31,6 +31,8 @@ type Options struct {
 
 // Plan holds the files of a change.
 type Plan struct {
+	// Object is true if Create plans a Tenant object.
+	Object bool
 	// Notes tell the user about findings and remaining steps.
 	Notes []string
 }
@@ -75,11 +77,12 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 		return nil, err
 	}
 	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
-	for _, step := range []func() error{c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
+	for _, step := range []func() error{c.chooseForm, c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 		}
 	}
+	c.plan.Object = c.Tenant.Object
 	if len(s.Changed()) == 0 {
 		return c.plan, nil
 	}
@@ -102,7 +105,10 @@ type creation struct {
 
 // ownObjects returns the tenant's objects that every environment has to deliver.
 func (c *creation) ownObjects() []object {
-	objects := append(c.Tenant.rbac(), c.Tenant.sync()...)
+	var objects []object
+	for _, f := range c.baseFiles() {
+		objects = append(objects, f.objects...)
+	}
 	if c.Tenant.SecretName != "" {
 		objects = append(objects, object{"", map[string]any{"kind": "Secret",
 			"metadata": map[string]any{"name": c.Tenant.SecretName, "namespace": c.Tenant.Namespaces[0]}}})
@@ -114,14 +120,14 @@ func (c *creation) ownObjects() []object {
 func (c *creation) checkOwners() error {
 	return eachFile(c.FS(), c.layout.base, func(name string, content []byte) error {
 		for _, doc := range documents(content) {
-			var ns struct {
-				Kind     string
-				Metadata struct {
-					Name   string
-					Labels map[string]string
-				}
+			var ns metadata
+			if yaml.Unmarshal(doc, &ns) != nil {
+				continue
 			}
-			if yaml.Unmarshal(doc, &ns) != nil || ns.Kind != "Namespace" || !slices.Contains(c.Tenant.Namespaces, ns.Metadata.Name) {
+			if err := c.checkCreated(ns, name); err != nil {
+				return err
+			}
+			if ns.Kind != "Namespace" || !slices.Contains(c.Tenant.Namespaces, ns.Metadata.Name) {
 				continue
 			}
 			owner := ns.Metadata.Labels[TenantLabel]
@@ -137,11 +143,24 @@ func (c *creation) checkOwners() error {
 	})
 }
 
+// checkCreated returns an error for namespaces that the Tenant object of another tenant lists.
+func (c *creation) checkCreated(tenant metadata, file string) error {
+	if !tenant.isTenant() || tenant.Metadata.Name == c.Tenant.Name {
+		return nil
+	}
+	for _, name := range tenant.namespaces() {
+		if slices.Contains(c.Tenant.Namespaces, name) {
+			return fmt.Errorf("the namespace %s %w: it belongs to the tenant %s (%s)", name, ErrExists, tenant.Metadata.Name, file)
+		}
+	}
+	return nil
+}
+
 // checkRole adds a note if the fleet does not create the role: a RoleBinding to a missing role
 // gives no rights, and reports no error.
 func (c *creation) checkRole() error {
-	if slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, c.Tenant.ClusterRole) {
-		return nil // Kubernetes' own
+	if c.Tenant.Object || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, c.Tenant.ClusterRole) {
+		return nil // the manager's, or Kubernetes' own
 	}
 	found := false
 	err := eachFile(c.FS(), ".", func(_ string, content []byte) error {
@@ -169,10 +188,7 @@ func (c *creation) writeBase() error {
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name    string
-		objects []object
-	}{{"rbac.yaml", c.Tenant.rbac()}, {"sync.yaml", c.Tenant.sync()}} {
+	for _, f := range c.baseFiles() {
 		missing, err := c.missing(existing, f.objects)
 		if err != nil {
 			return err
@@ -284,7 +300,7 @@ func (c *creation) writeKustomization() error {
 	var components []string
 	if !c.Exists(name) {
 		head := kustomizationHead
-		if len(c.Tenant.Namespaces) == 1 {
+		if len(c.Tenant.Namespaces) == 1 && !c.Tenant.Object {
 			// The namespace applies to objects that the user adds later.
 			head += "namespace: " + c.Tenant.Namespaces[0] + "\n"
 		}
@@ -295,7 +311,8 @@ func (c *creation) writeKustomization() error {
 			c.plan.note("every tenant here has %s, so this one gets it too", strings.Join(components, " and "))
 		}
 	}
-	if len(c.Tenant.Namespaces) > 1 && len(components) > 0 {
+	// A namespace in the kustomization.yaml would be the Tenant object's, too.
+	if (len(c.Tenant.Namespaces) > 1 || c.Tenant.Object) && len(components) > 0 {
 		if err := c.writeNamespaceFolders(components); err != nil {
 			return err
 		}

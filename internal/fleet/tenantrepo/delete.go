@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"sigs.k8s.io/yaml"
@@ -24,7 +25,8 @@ import (
 // would stay. So the first commit removes the tenant's Flux objects, and the second one all
 // other objects, once the cluster has no Flux objects of the tenant. The content of the fleet
 // shows which commit is next. With atOnce there is one commit, for fleets that no cluster runs
-// yet. It returns [ErrInvalid] for a name that is not valid, [ErrNotFound] if the fleet has no
+// yet, and for a tenant that is nothing but a Tenant object: the manager ends the deliveries before
+// it deletes the namespaces. It returns [ErrInvalid] for a name that is not valid, [ErrNotFound] if the fleet has no
 // such tenant, and [ErrOthers] if the removal would change more than this tenant.
 func Delete(s *workspace.Set, name string, atOnce bool) (*Plan, error) {
 	if err := CheckName("tenant name", name); err != nil {
@@ -52,6 +54,8 @@ type deletion struct {
 	parents    []string            // kustomization.yaml files that include the folders
 	built      []string            // folders that are built before and after
 	syncs      []sync              // the platform's Kustomizations that apply the tenant alone
+	object     bool                // whether the tenant is a Tenant object
+	others     bool                // whether the folders have objects besides the delivery
 }
 
 // metadata are the fields of an object that a deletion reads.
@@ -61,13 +65,29 @@ type metadata struct {
 		Name, Namespace string
 		Labels          map[string]string
 	}
+	Spec map[string]any
+}
+
+func (m metadata) isTenant() bool {
+	group, _, _ := strings.Cut(m.APIVersion, "/")
+	return m.Kind == tenantKind && group == v1alpha1.GroupVersion.Group
+}
+
+// namespaces returns the namespaces that a Tenant object lists.
+func (m metadata) namespaces() []string {
+	namespaces, _ := m.Spec["namespaces"].(map[string]any)
+	return list(namespaces["create"])
 }
 
 func (m metadata) id() string {
 	return id(map[string]any{"kind": m.Kind, "metadata": map[string]any{"name": m.Metadata.Name, "namespace": m.Metadata.Namespace}})
 }
 
+// delivers reports whether the object makes Flux deliver something.
 func (m metadata) delivers() bool {
+	if m.isTenant() {
+		return true
+	}
 	group, _, _ := strings.Cut(m.APIVersion, "/")
 	return strings.HasSuffix(group, ".toolkit.fluxcd.io")
 }
@@ -139,6 +159,11 @@ func (d *deletion) findFolders() error {
 }
 
 func (d *deletion) addNamespace(m metadata) {
+	for _, name := range m.namespaces() {
+		if m.isTenant() {
+			d.namespaces[name] = true
+		}
+	}
 	switch {
 	case m.Kind == "Namespace":
 		d.namespaces[m.Metadata.Name] = true
@@ -154,6 +179,9 @@ func (d *deletion) findDelivery() error {
 			for _, m := range readMetadata(content) {
 				if m.delivers() {
 					d.delivery[name] = append(d.delivery[name], m.id())
+					d.object = d.object || m.isTenant()
+				} else if m.Kind != "" && path.Base(name) != kustomizationFile {
+					d.others = true
 				}
 			}
 			return nil
@@ -192,10 +220,18 @@ func (d *deletion) findParents() error {
 
 // edit removes the first or the second half.
 func (d *deletion) edit() error {
-	if len(d.delivery) > 0 && !d.atOnce {
+	names := strings.Join(slices.Sorted(maps.Keys(d.namespaces)), ", ")
+	switch {
+	case d.object && !d.others:
+		d.plan.note("the manager ends what the tenant delivers, and then deletes the namespaces %s: `kubectl get tenant %s` says what it waits for", names, d.name)
+	case d.object && !d.atOnce:
+		d.plan.note("this is the first of two commits: the fleet's objects in the namespaces %s stay until the manager has ended what the tenant delivered", names)
+		d.plan.note("when it is in the cluster, wait until `kubectl get tenant %s` finds none, and run this command again", d.name)
+		return d.removeDelivery()
+	case len(d.delivery) > 0 && !d.atOnce:
 		d.plan.note("this is the first of two commits: the tenant's account stays until Flux has taken away, as that account, what the tenant delivered")
 		d.plan.note("when it is in the cluster, wait until `tenure get all -A` shows nothing in the namespaces %s any more, and run this command again",
-			strings.Join(slices.Sorted(maps.Keys(d.namespaces)), ", "))
+			names)
 		return d.removeDelivery()
 	}
 	return d.removeAll()
@@ -285,6 +321,9 @@ func (d *deletion) removeFolder(dir string) error {
 func (d *deletion) isOwnObject(object string) bool {
 	kind, name, _ := strings.Cut(object, " ")
 	if len(d.syncs) > 0 && kind == "Kustomization" && name == systemNamespace+"/"+SyncPrefix+d.name {
+		return true
+	}
+	if kind == tenantKind && name == d.name {
 		return true
 	}
 	if kind == "Namespace" {

@@ -119,6 +119,9 @@ func (t Tenant) sync() []object {
 
 // patch returns the patch that sets the folder that an environment applies.
 func (t Tenant) patch(folder string) []object {
+	if t.Object {
+		return []object{t.syncPatch(folder)}
+	}
 	return []object{{"", map[string]any{
 		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
 		"metadata": map[string]any{"name": t.Name, "namespace": t.Namespaces[0]},

@@ -37,7 +37,7 @@ func (c *creation) writeShared(o overlay) error {
 		return err
 	}
 	keep := ""
-	if len(c.Tenant.Namespaces) == 1 {
+	if len(c.Tenant.Namespaces) == 1 && !c.Tenant.Object {
 		keep = c.Tenant.Namespaces[0]
 	}
 	if err := c.dropNamespace(path.Join(o.dir, kustomizationFile), keep); err != nil {

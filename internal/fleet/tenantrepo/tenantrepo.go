@@ -2,8 +2,9 @@
 // commands and four manual edits in the guide of flux2-multi-tenancy. It writes files only;
 // once they are committed, Flux applies them.
 //
-//	tenants/base/TENANT/rbac.yaml             namespaces, accounts, role bindings
-//	tenants/base/TENANT/sync.yaml             GitRepository and Kustomization
+//	tenants/base/TENANT/tenant.yaml           Tenant object
+//	tenants/base/TENANT/rbac.yaml             or namespaces, accounts, role bindings
+//	tenants/base/TENANT/sync.yaml             and GitRepository and Kustomization
 //	tenants/base/TENANT/auth.yaml             credentials, encrypted with SOPS
 //	tenants/base/TENANT/kustomization.yaml
 //	tenants/ENVIRONMENT/TENANT.yaml           Flux Kustomization of the platform that applies
@@ -80,6 +81,9 @@ type Tenant struct {
 	// VerifyMode is the mode in which Flux verifies the signatures of the repository with the
 	// platform's keys, or "".
 	VerifyMode string
+	// Object makes the tenant a Tenant object, for a fleet with the manager; otherwise it consists
+	// of plain manifests. A tenant that the fleet has already keeps its form.
+	Object bool
 	// SecretName is the Secret with the repository's credentials, or "".
 	SecretName string
 	// Chosen are the names of the flags that the user has set. Existing objects may differ
