@@ -90,7 +90,7 @@ func (c *creation) chooseForm() error {
 		return fmt.Errorf("it %w: %s has a Tenant object; edit it, or delete the tenant first", ErrExists, have.file)
 	case plain && c.Tenant.Object:
 		c.Tenant.Object = false
-		c.plan.note("%s has plain manifests of this tenant, which stay what they are", c.dir)
+		c.plan.note("%s has plain manifests of this tenant, and gets no Tenant object", c.dir)
 	case c.Tenant.Object:
 		return c.Tenant.validateObject()
 	}
