@@ -62,7 +62,7 @@ func BenchmarkVerifyScaffolded(b *testing.B) {
 	const address = "https://git.example.com/acme/"
 	for _, args := range [][]string{
 		{"create", "fleet", fleet, "--git-url", address + "fleet", "--cluster", "staging", "--allow", "git=" + address + "*", "--yes"},
-		{"create", "tenant", "team", "--fleet", fleet, "--with-namespace", "team", "--git-url", address + "team", "--environment", "staging=./deploy", "--cluster-role", "tenure-tenant", "--yes"},
+		{"create", "tenant", "team", "--fleet", fleet, "--with-namespace", "team", "--git-url", address + "team", "--environment", "staging=./deploy", "--yes"},
 	} {
 		command := exec.CommandContext(b.Context(), filepath.Join(binDir(b), "tenure"), args...)
 		if out, err := command.CombinedOutput(); err != nil {

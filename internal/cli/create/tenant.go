@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -69,7 +70,7 @@ printed as "flux create tenant" does.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&t.tenant.Namespaces, "with-namespace", nil, "a namespace of the tenant; the first one holds its source; may be repeated")
-	flags.StringVar(&t.tenant.ClusterRole, "cluster-role", "tenure-tenant", "what the tenant may do in its namespaces")
+	flags.StringVar(&t.tenant.ClusterRole, "cluster-role", tenancy.Role, "what the tenant may do in its namespaces")
 	flags.StringVar(&t.tenant.Account, "with-service-account", "", "the service account's name (default the tenant's)")
 	flags.BoolVar(&t.tenant.SkipNamespace, "skip-namespace", false, "do not make the namespaces: they are there already")
 	flags.StringVar(&t.tenant.PodSecurity, "pod-security", "restricted", "level of Pod Security in the namespaces: restricted, baseline, privileged or none")

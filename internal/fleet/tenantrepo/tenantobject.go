@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 )
 
 // tenantKind is the kind of the object that a fleet with the manager has for a tenant.
@@ -61,8 +62,8 @@ func (t Tenant) validateObject() error {
 	switch {
 	case t.Account != "" && t.Account != t.Name:
 		refused = "--with-service-account: its account has the tenant's name"
-	case t.Chosen["cluster-role"]:
-		refused = "--cluster-role: its account has the role tenure-tenant, and spec.roleBindings gives others more"
+	case t.ClusterRole != tenancy.Role:
+		refused = "--cluster-role: its account has the role " + tenancy.Role + ", and spec.roleBindings gives others more"
 	case t.SkipNamespace:
 		refused = "--skip-namespace: label the namespaces with " + v1alpha1.LabelTenant + "=" + t.Name + " instead"
 	case t.PodSecurity == PodSecurityNone:
