@@ -3,8 +3,8 @@ package tenancy
 import "slices"
 
 // CountedKinds are the kinds of which a tenant may have a bounded number in a
-// namespace, as RESOURCE.GROUP, which is also the name of their CRD: what
-// Flux's controllers work for. ExternalArtifacts are not among them: only the
+// namespace, as RESOURCE.GROUP, which is also the name of their CRD: what the
+// controllers of Flux and flux-operator work for. ExternalArtifacts are not among them: only the
 // platform makes those.
 func CountedKinds() []string {
 	kinds := []string{
@@ -13,6 +13,7 @@ func CountedKinds() []string {
 		"kustomizations.kustomize.toolkit.fluxcd.io",
 	}
 	for group, resources := range map[string][]string{
+		"fluxcd.controlplane.io":         {"resourcesetinputproviders", "resourcesets"},
 		"image.toolkit.fluxcd.io":        {"imagepolicies", "imagerepositories", "imageupdateautomations"},
 		"notification.toolkit.fluxcd.io": {"alerts", "providers", "receivers"},
 		"source.toolkit.fluxcd.io":       {"buckets", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"},

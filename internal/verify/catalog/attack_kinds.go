@@ -22,7 +22,7 @@ const (
 // of the attack. A star stands for any kind: the attack is about all of them and tries one. An
 // attack that sends no request for an object, but bytes to the proxy, has none.
 var attackKinds = map[string]string{
-	"A1-api": everyInterval, "A2-api": "Kustomization HelmRelease GitRepository HelmRepository HelmChart OCIRepository Bucket ArtifactGenerator Alert Provider Receiver ImageRepository ImagePolicy ImageUpdateAutomation Namespace",
+	"A1-api": everyInterval, "A2-api": "Kustomization HelmRelease GitRepository HelmRepository HelmChart OCIRepository Bucket ArtifactGenerator Alert Provider Receiver ImageRepository ImagePolicy ImageUpdateAutomation ResourceSet ResourceSetInputProvider Namespace",
 	"A3-api": everyInterval, "A3-api-shard": "Kustomization", "A4-api": "*",
 	"A5-api": everyGuardrail, "A5-api-ServiceAccount": "ServiceAccount", "A5-api-workloads": "Deployment/scale StatefulSet/scale Pod/eviction HorizontalPodAutoscaler Canary", "A6-api": "Kustomization", "A7-api": "Namespace", "A8-proxy": "", "A9-api": "Pod", "A9-api-Tenant": "Tenant",
 	"I1-api": "Kustomization", "I1-api-HelmRelease": "HelmRelease", "I1-git": "Kustomization", "I2-api": "Kustomization",

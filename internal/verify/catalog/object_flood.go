@@ -21,7 +21,7 @@ import (
 // interval.
 const maxObjects = 1000
 
-// fluxKinds are the kinds that Flux's controllers work on.
+// fluxKinds are the kinds that the controllers of Flux and flux-operator work on.
 var fluxKinds = []schema.GroupKind{
 	{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"},
 	{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
@@ -37,6 +37,8 @@ var fluxKinds = []schema.GroupKind{
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImageRepository"},
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImagePolicy"},
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImageUpdateAutomation"},
+	{Group: "fluxcd.controlplane.io", Kind: "ResourceSet"},
+	{Group: "fluxcd.controlplane.io", Kind: "ResourceSetInputProvider"},
 }
 
 func addObjectFlood(register func(...Attack)) {
