@@ -44,7 +44,7 @@ func TenureRows() []Row {
 		singleControl(rule("manager"), "I25-api"),
 		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease", "S12-api"),
 		singleControl(rule("flagger"), "N6-api"),
-		singleControl(rule("notifications"), "N3-api", "N4-api"),
+		singleControl(rule("notifications"), "I19-api", "N3-api", "N4-api"),
 		singleControl(rule("notification-secrets"), "N5-api"),
 		singleControl(rule("pods"), "I9-api"),
 		singleControl(rule("tokens"), "I8-api-Secret"),

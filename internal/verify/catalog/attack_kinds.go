@@ -37,7 +37,7 @@ var attackKinds = map[string]string{
 	"I13-api": "Kustomization HelmRelease", "I13-api-exec": "Kustomization HelmRelease Secret", "I13-api-TLS": "Kustomization HelmRelease Secret", "I13-proxy": "", "I14-proxy": "",
 	"I15-api": "Tenant", "I15-api-TenantResource": "TenantResource", "I15-api-manager": "RoleBinding",
 	"I16-api": "Namespace", "I17-api": "Tenant TenancyProfile TenantParameters", "I18-api": "Namespace",
-	"I19-api": "GitRepository OCIRepository HelmRepository Bucket", "I19-api-Kustomization": "Kustomization",
+	"I19-api": "GitRepository OCIRepository HelmRepository Bucket ImageRepository Provider", "I19-api-Kustomization": "Kustomization",
 	"I20-api": "Namespace *", "I21-api-labels": "Namespace", "I22-api": "", "I23-api": "ServiceAccount", "I24-api": everyPod + " ServiceAccount ServiceAccount/token Secret",
 	"I25-api": "RoleBinding ClusterRoleBinding Kustomization Namespace ClusterRole", "I26-api": "ResourceSet", "I26-api-copyFrom": "ResourceSet", "I26-api-dependsOn": "ResourceSet",
 	"N1-api": "Alert", "N2-api": "Receiver", "N3-api": "Receiver", "N4-api": "Provider", "N5-api": "Secret", "N6-api": "Canary MetricTemplate AlertProvider",

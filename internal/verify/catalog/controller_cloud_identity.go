@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -15,13 +16,15 @@ const objectIdentity = "ObjectLevelWorkloadIdentity"
 
 func addControllerCloudIdentity(register func(...Attack)) {
 	sources := ownIdentity("source-controller", "--default-service-account")
+	images := ownIdentity("image-reflector-controller", "--default-service-account")
+	posts := ownIdentity("notification-controller", "--default-service-account")
 	policy := admissionLayer("policy on spec.provider", func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") })
 	register(Attack{
 		ID: "I19", Via: API,
-		Title:      "fetches with the cloud identity of source-controller (spec.provider)",
-		Controls:   []string{"policy on spec.provider or on the addresses of sources", sources.Name},
+		Title:      "fetches or posts with the cloud identity of a controller (spec.provider of sources, spec.type of Providers)",
+		Controls:   []string{"policy on spec.provider or on the addresses of sources", sources.Name, "policy on spec.type of Providers", posts.Name},
 		References: []string{"Flux: workload identity", "RFC-0010"},
-		Fix:        Fix{Advice: "forbid spec.provider other than generic in tenants' sources with a ValidatingAdmissionPolicy, or start source-controller with the gate " + objectIdentity + " and --default-service-account, so that it gets credentials as an account of the tenant's namespace only"},
+		Fix:        Fix{Advice: "forbid spec.provider other than generic in tenants' sources, and the types googlepubsub, azureeventhub and azuredevops of Providers, with a ValidatingAdmissionPolicy, or start source-controller, image-reflector-controller and notification-controller with the gate " + objectIdentity + " and --default-service-account, so that they get credentials as an account of the tenant's namespace only"},
 		Layers:     []Layer{policy, sources},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			with := func(kind string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
@@ -33,7 +36,7 @@ func addControllerCloudIdentity(register func(...Attack)) {
 			if url, _ := e.approved(ctx, "HelmRepository")["url"].(string); !strings.HasPrefix(url, "oci://") {
 				charts["url"] = "oci://charts.unapproved.example.net/any"
 			}
-			return unlessIdentityIsOwn(sources,
+			f := unlessIdentityIsOwn(sources,
 				request{
 					what:  "have source-controller fetch a GitRepository with its own Azure identity",
 					aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
@@ -52,6 +55,28 @@ func addControllerCloudIdentity(register func(...Attack)) {
 					aimed: creating(with("Bucket", map[string]any{"provider": "aws"})),
 				},
 			)(ctx, e)
+			for _, other := range []struct {
+				by       Layer
+				requests []request
+			}{
+				{images, []request{{
+					what:  "have image-reflector-controller scan an image with its own AWS identity",
+					aimed: creating(scanned(e.approved(ctx, "ImageRepository"), "aws")),
+				}}},
+				{posts, []request{
+					posting("googlepubsub", "Google"), posting("azureeventhub", "Azure"), posting("azuredevops", "Azure"),
+				}},
+			} {
+				if f.Outcome != Stopped {
+					return f
+				}
+				if g := unlessIdentityIsOwn(other.by, other.requests...)(ctx, e); g.Outcome != Stopped {
+					f = g
+				} else {
+					f = f.and(g)
+				}
+			}
+			return f
 		},
 	})
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
@@ -74,6 +99,26 @@ func addControllerCloudIdentity(register func(...Attack)) {
 			own:   creating(decrypts(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
 		}),
 	})
+}
+
+// posting is the request for a Provider of a type that takes the identity of the controller if the
+// tenant gives it none.
+func posting(kind, cloud string) request {
+	return request{
+		what: "have notification-controller post with its own " + cloud + " identity, by a Provider of type " + kind,
+		aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+			return object(notificationAPI, "Provider", e.Namespace, name("i19-"+kind), map[string]any{"spec": map[string]any{"type": kind, "channel": "any"}})
+		}),
+	}
+}
+
+// scanned is an ImageRepository that is not scanned.
+func scanned(spec map[string]any, provider string) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		full := map[string]any{"interval": "1h", "suspend": true, "provider": provider}
+		maps.Copy(full, spec)
+		return object(imageAPI, "ImageRepository", e.Namespace, name("i19"), map[string]any{"spec": full})
+	}
 }
 
 // gitSource is a GitRepository at an address that is the tenant's, as far as
@@ -104,6 +149,9 @@ func ownIdentity(controller, flag string) Layer {
 		Name: "gate " + objectIdentity + " and flag " + flag + " of " + controller,
 		Holds: func(ctx context.Context, e *Scenario) (bool, error) {
 			args, err := e.arguments(ctx, controller)
+			if apierrors.IsNotFound(err) {
+				return false, nil // the controller is not installed
+			}
 			return err == nil && gateIsOn(args, objectIdentity) && lastValue(args, flag) != "", err
 		},
 	}

@@ -162,10 +162,18 @@ func FuzzArguments(f *testing.F) {
 // clusterWith is a tenant on a cluster without policies whose controllers have
 // the arguments.
 func clusterWith(args ...string) *Scenario {
+	return clusterWithout("", args...)
+}
+
+// clusterWithout is clusterWith, and one controller has no arguments.
+func clusterWithout(plain string, args ...string) *Scenario {
 	builder := fake.NewClientBuilder()
-	for _, controller := range []string{"source-controller", "kustomize-controller", "helm-controller"} {
+	for _, controller := range []string{"source-controller", "kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller"} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: controller}}
 		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: args}}
+		if controller == plain {
+			d.Spec.Template.Spec.Containers[0].Args = nil
+		}
 		builder = builder.WithObjects(d)
 	}
 	// Whatever the tenant asks for is accepted and not made.
@@ -222,6 +230,18 @@ func TestOwnIdentity(t *testing.T) {
 				if f := a.Run(t.Context(), clusterWith(tc.args...)); f.Outcome != tc.want {
 					t.Errorf("%s: %s %s %s, want %s", reason, a.Key(), f.Outcome, f.Reason, tc.want)
 				}
+			}
+		}
+	}
+	// Each of the controllers that fetch or post has an identity of its own.
+	for _, controller := range []string{"source-controller", "notification-controller", "image-reflector-controller"} {
+		e := clusterWithout(controller, gate, "--default-service-account=default")
+		for _, a := range Catalogue() {
+			if a.Key() != "I19-api" {
+				continue
+			}
+			if f := a.Run(t.Context(), e); f.Outcome != GotThrough || !strings.Contains(f.Evidence, controller) {
+				t.Errorf("%s uses its own identity: %s %s %s", controller, f.Outcome, f.Reason, f.Evidence)
 			}
 		}
 	}
