@@ -77,7 +77,7 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 		return nil, err
 	}
 	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
-	for _, step := range []func() error{c.chooseForm, c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
+	for _, step := range []func() error{c.chooseForm, c.checkOwners, c.checkRole, c.checkManager, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -94,6 +95,35 @@ func (c *creation) chooseForm() error {
 		c.plan.note("%s has plain manifests of this tenant, and gets no Tenant object", c.dir)
 	case c.Tenant.Object:
 		return c.Tenant.validateObject()
+	}
+	return nil
+}
+
+// managerSync is the name of the Kustomization that applies the manager in a cluster's folder.
+const managerSync = "tenure-manager"
+
+// checkManager adds a note for an environment whose cluster does not install the manager: a Tenant
+// object has no effect there.
+func (c *creation) checkManager() error {
+	if !c.Tenant.Object {
+		return nil
+	}
+	syncs, err := findSyncs(c.FS())
+	if err != nil {
+		return err
+	}
+	for _, o := range c.layout.overlays {
+		if o.sync == nil {
+			continue
+		}
+		managed := slices.ContainsFunc(syncs, func(k sync) bool {
+			// The file is in the folder flux-system/tenure of the cluster.
+			cluster := path.Dir(path.Dir(path.Dir(k.file)))
+			return k.name == managerSync && (cluster == "." || strings.HasPrefix(o.sync.file, cluster+"/"))
+		})
+		if !managed {
+			c.plan.note("nothing installs the manager beside %s: a Tenant object has no effect there before `tenure profile multi-tenant`; or write plain manifests with --plain", o.sync.file)
+		}
 	}
 	return nil
 }
