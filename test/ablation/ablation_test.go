@@ -3,7 +3,6 @@ package ablation
 import (
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,12 +124,13 @@ func TestTenureRowsCoverFlux(t *testing.T) {
 		}
 	}
 	excluded := TenureExcluded()
-	for _, id := range strings.Fields("I1 I2 I3 I4 I5 I6 I7 I8 I9 I10 I11 I12 I13 I14 I15 I16 I17 I18 I19 I20 I21 I22 I23 I24 I25 I26 S1 S2 S3 S4 S5 S7 S8 S9 S10 S11 S12 S13 S14 N1 N2 N3 N4 N5 N6 A1 A2 A3 A4 A5 A7 A8 A9 W1 W2 W4 W5 W6 W7 W8 W9 W10 W11 W12") {
+	ids := map[string][]catalog.Attack{}
+	for _, a := range catalog.Catalogue() {
+		ids[a.ID] = append(ids[a.ID], a)
+	}
+	for id, attacks := range ids {
 		some, all, stopped := false, true, true
-		for _, a := range catalog.Catalogue() {
-			if a.ID != id {
-				continue
-			}
+		for _, a := range attacks {
 			some = some || proven[a.Key()]
 			_, known := excluded[a.Key()]
 			all, stopped = all && known, stopped && !excluded[a.Key()].Through

@@ -244,6 +244,7 @@ func TenureExcluded() map[string]Exclusion {
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
+	excluded["W3-api"] = Exclusion{Reason: "the manager puts the level of Pod Security back; the example shows it without a level"}
 	excluded["W11-api"] = Exclusion{Reason: "the manager puts the level of Pod Security back, which stops it too; the example shows it without a level, and TestLimits of internal/admission without one under the rule"}
 	return excluded
 }
