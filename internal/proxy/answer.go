@@ -80,11 +80,10 @@ func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestC
 	if watching {
 		limit, transport = p.watches, p.transports.ownLong
 	}
-	payer := p.view.flowDistinguisher(who)
-	if !limit.take(payer) {
-		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", payer, limit.max)
+	if !limit.take(c.flowKey) {
+		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", c.flowKey, limit.max)
 	}
-	defer limit.giveBack(payer)
+	defer limit.giveBack(c.flowKey)
 	// Get the channel before the selection, so that no change in between is missed.
 	changed, began := p.view.change.changed(), time.Now()
 	var chosen Selection
@@ -167,7 +166,7 @@ func (p *Proxy) openStream(ctx context.Context, transport http.RoundTripper, by 
 	var err error
 	watching := by.call.info.Verb == "watch"
 	if watching {
-		leave, err := p.opening.enter(ctx, p.view.flowDistinguisher(by.who))
+		leave, err := p.opening.enter(ctx, p.view.flowKeyOf(by.who))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -333,10 +332,10 @@ func (p *Proxy) answer(w *recorder, r *http.Request, c *requestCall) error {
 	}
 	w.answer = "passed"
 	if c.longRunning() {
-		if !p.watches.take(c.flow) {
-			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", c.flow, p.watches.max, p.watches.all)
+		if !p.watches.take(c.flowKey) {
+			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", c.flowKey, p.watches.max, p.watches.all)
 		}
-		defer p.watches.giveBack(c.flow)
+		defer p.watches.giveBack(c.flowKey)
 		if c.info.Verb == "watch" {
 			p.metrics.watches.Inc()
 			defer p.metrics.watches.Dec()

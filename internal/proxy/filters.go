@@ -164,15 +164,15 @@ func (p *Proxy) withAuthentication(next handler) handler {
 // not delay those of another, and the memory that they take.
 func (p *Proxy) withUserLimits(next handler) handler {
 	return func(w *recorder, r *http.Request, c *requestCall) error {
-		c.flow = p.view.flowDistinguisher(c.caller)
+		c.flowKey = p.view.flowKeyOf(c.caller)
 		if c.longRunning() {
-			c.room = p.memory.OpenExact(c.flow)
+			c.room = p.memory.OpenExact(c.flowKey)
 		} else {
-			if !p.perUser.take(c.flow) {
-				return tooMany("quota", "%q has too many requests under way: at most %d at a time", c.flow, p.perUser.max)
+			if !p.perUser.take(c.flowKey) {
+				return tooMany("quota", "%q has too many requests under way: at most %d at a time", c.flowKey, p.perUser.max)
 			}
-			defer p.perUser.giveBack(c.flow)
-			c.room = p.memory.Open(c.flow)
+			defer p.perUser.giveBack(c.flowKey)
+			c.room = p.memory.Open(c.flowKey)
 		}
 		defer c.room.Close()
 		return next(w, r, c)
@@ -194,11 +194,11 @@ func (p *Proxy) withImpersonation(next handler) handler {
 	}
 }
 
-// flowDistinguisher returns the key under which the limits count a user. The service
+// flowKeyOf returns the key under which the limits count a user. The service
 // accounts of a tenant have one key, and so have the service accounts of a namespace
 // without a tenant, because an account there can create more accounts. Callers use the same
 // key for take and giveBack: a namespace may join a tenant in between.
-func (v *authorizationCache) flowDistinguisher(who user.Info) string {
+func (v *authorizationCache) flowKeyOf(who user.Info) string {
 	namespace, _, err := serviceaccount.SplitUsername(who.GetName())
 	if err != nil {
 		return who.GetName()

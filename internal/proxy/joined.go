@@ -34,11 +34,10 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 		p.metrics.watches.Inc()
 		defer p.metrics.watches.Dec()
 	}
-	key := p.view.flowDistinguisher(c.caller)
-	if !limit.take(key) {
-		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", key, limit.max)
+	if !limit.take(c.flowKey) {
+		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, limit.max)
 	}
-	defer limit.giveBack(key)
+	defer limit.giveBack(c.flowKey)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if watching {
@@ -56,7 +55,7 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 		prefix += "/" + c.info.APIGroup
 	}
 	return p.across.Answer(w, r, fanout.Question{
-		Who: identityText(who), Payer: key, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
+		Who: identityText(who), FlowKey: c.flowKey, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
 	}), nil
 }
 

@@ -26,8 +26,8 @@ type requestCall struct {
 	// are set by authentication. auditID returns the audit ID of the request.
 	caller, acting user.Info
 	auditID        func() string
-	// flow is the key under which the limits count the caller.
-	flow string
+	// flowKey is the key under which the limits count the caller, also if it impersonates.
+	flowKey string
 	// room limits the bytes of the request and of its answer that are in memory at the same
 	// time.
 	room *budget.Reservation

@@ -48,11 +48,10 @@ func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCa
 // get: if the resource version is the same both times, the object between them has the same
 // labels.
 func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, given share) (bool, error) {
-	payer := p.view.flowDistinguisher(who)
-	if !p.lists.take(payer) {
-		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", payer, p.lists.max)
+	if !p.lists.take(c.flowKey) {
+		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, p.lists.max)
 	}
-	defer p.lists.giveBack(payer)
+	defer p.lists.giveBack(c.flowKey)
 	path, query := canonical(c.info), r.URL.Query()
 	// The newest version satisfies every resourceVersion that a client asks for.
 	query.Del("resourceVersion")

@@ -267,7 +267,7 @@ func TestShareOfAccounts(t *testing.T) {
 		{"two people", "ann", "ben", false},
 		{"a person called like a tenant's account, but for a part", "system:serviceaccount:a-1", "system:serviceaccount:a-1:x", false},
 	} {
-		first := s.proxy.view.flowDistinguisher(&user.DefaultInfo{Name: tc.first})
+		first := s.proxy.view.flowKeyOf(&user.DefaultInfo{Name: tc.first})
 		for path, q := range map[string]*quota{
 			"/api/v1/namespaces/a-1/pods": s.proxy.perUser, "/api/v1/namespaces/a-1/pods?watch=true": s.proxy.watches,
 			"/api/v1/namespaces": s.proxy.lists, "/api/v1/namespaces?watch=true": s.proxy.watches,

@@ -255,6 +255,44 @@ func TestWatchQuota(t *testing.T) {
 	})
 }
 
+// TestWatchQuotaOfImpersonators checks that the limits count who sends the requests: a caller that
+// may impersonate several users has the watches of one.
+func TestWatchQuotaOfImpersonators(t *testing.T) {
+	t.Parallel()
+	s := fixture(t)
+	apply(t, namespace("paid-a", "paid")+tenant("paid", "{kind: User, name: paid-ann}", "{kind: User, name: paid-ben}")+
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: paid}, rules: [
+  {apiGroups: [""], resources: [users], resourceNames: [paid-ann, paid-ben], verbs: [impersonate]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: paid}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paid}, subjects: [{kind: ServiceAccount, name: lender, namespace: paid-a}]}`)
+	own := *s
+	own.proxy = newProxy(t, s.rest, Options{MaxWatches: 1})
+	own.server = serve(own.proxy)
+	t.Cleanup(own.server.Close)
+	as := func(user string) *rest.Config {
+		config := own.as(account(t, "paid-a", "lender"))
+		config.Impersonate.UserName = user
+		return config
+	}
+	sees(t, newClient(t, as("paid-ann")), "paid-a")
+	sees(t, newClient(t, as("paid-ben")), "paid-a")
+	watch := func(user string) (watch.Interface, error) {
+		clients, err := kubernetes.NewForConfig(as(user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return clients.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+	}
+	first, err := watch("paid-ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Stop()
+	if _, err := watch("paid-ben"); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a second watch, as another user: got %v, want too many requests", err)
+	}
+}
+
 // FuzzStream splits a watch into chunks of any size and ends it anywhere, and checks that
 // the output is complete events in order, and then the last event.
 func FuzzStream(f *testing.F) {

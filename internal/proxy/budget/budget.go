@@ -52,22 +52,22 @@ func (b *Budget) Taken() int64 {
 // Reservation holds the bytes that one request has reserved in a Budget. It may be used
 // from many goroutines.
 type Reservation struct {
-	budget *Budget
-	payer  string
-	exact  bool // reserves only the bytes that are buffered
+	budget  *Budget
+	flowKey string
+	exact   bool // reserves only the bytes that are buffered
 	// buffered is the number of bytes in memory, and size the number of reserved bytes.
 	// budget.mu guards both.
 	buffered, size int64
 }
 
-// Open returns an empty Reservation for a request. payer is the quota key of the user.
+// Open returns an empty Reservation for a request. flowKey is the quota key of the user.
 // Close the Reservation after use.
-func (b *Budget) Open(payer string) *Reservation { return &Reservation{budget: b, payer: payer} }
+func (b *Budget) Open(flowKey string) *Reservation { return &Reservation{budget: b, flowKey: flowKey} }
 
 // OpenExact returns a Reservation that never reserves more than the maximum that it
 // buffered. It suits a watch, which may stay open for long.
-func (b *Budget) OpenExact(payer string) *Reservation {
-	return &Reservation{budget: b, payer: payer, exact: true}
+func (b *Budget) OpenExact(flowKey string) *Reservation {
+	return &Reservation{budget: b, flowKey: flowKey, exact: true}
 }
 
 // Take adds n bytes to the buffered bytes, or subtracts them if n is negative, and reserves
@@ -91,14 +91,14 @@ func (r *Reservation) Take(n int64) error {
 	case r.buffered > b.limits.One:
 		return failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("the answer is larger than %d bytes: ask for a list with a limit, or in one namespace at a time", b.limits.One))
-	case b.by[r.payer]+more > b.limits.Each:
+	case b.by[r.flowKey]+more > b.limits.Each:
 		return failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "your requests are too large to be answered at once, try again later")
 	case b.taken+more > b.limits.All:
 		return failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the proxy has too many large requests, try again later")
 	}
 	r.size += more
 	b.taken += more
-	b.by[r.payer] += more
+	b.by[r.flowKey] += more
 	return nil
 }
 
@@ -108,11 +108,11 @@ func (r *Reservation) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.size == 0 {
-		return // the payer may have no entry
+		return // the flowKey may have no entry
 	}
 	b.taken -= r.size
-	if b.by[r.payer] -= r.size; b.by[r.payer] <= 0 {
-		delete(b.by, r.payer)
+	if b.by[r.flowKey] -= r.size; b.by[r.flowKey] <= 0 {
+		delete(b.by, r.flowKey)
 	}
 	r.buffered, r.size = 0, 0
 }

@@ -33,9 +33,9 @@ type Visible func() (namespaces []string, changed <-chan struct{})
 type Question struct {
 	// Who identifies the caller. Two identities have different texts.
 	Who string
-	// Payer is the quota key under which the memory of an answer is counted: see [Server].
+	// FlowKey is the quota key under which the memory of an answer is counted: see [Server].
 	// "" is a valid key.
-	Payer string
+	FlowKey string
 	// Prefix is the path up to the resource, such as /api/v1 or
 	// /apis/apps/v1.
 	Prefix string

@@ -63,7 +63,7 @@ func decodeMark(text string) (m bookmark, err error) {
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
-	room := s.Memory.Open(q.Payer)
+	room := s.Memory.Open(q.FlowKey)
 	defer room.Close()
 	joined, err := s.collect(r, question{q, room}, accept, query, namespaces)
 	if err != nil {

@@ -37,11 +37,11 @@ func bounded(transport http.RoundTripper) *Server {
 }
 
 // lists sends a list request and returns the answer.
-func (s *Server) lists(t *testing.T, payer string, namespaces ...string) *httptest.ResponseRecorder {
+func (s *Server) lists(t *testing.T, flowKey string, namespaces ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-	if !s.Answer(w, r, Question{Who: payer, Payer: payer, Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) { return namespaces, nil }}) {
+	if !s.Answer(w, r, Question{Who: flowKey, FlowKey: flowKey, Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) { return namespaces, nil }}) {
 		t.Fatal("not answered")
 	}
 	return w
@@ -91,19 +91,19 @@ func TestBoundOfManyLists(t *testing.T) {
 		}
 	}))
 	var open sync.WaitGroup
-	begin := func(payer string) {
+	begin := func(flowKey string) {
 		open.Go(func() {
-			if w := s.lists(t, payer, "n-1500", slow); w.Code != http.StatusOK {
+			if w := s.lists(t, flowKey, "n-1500", slow); w.Code != http.StatusOK {
 				t.Errorf("a list that was being answered: got %d %s", w.Code, w.Body)
 			}
 		})
 		<-arrived
 	}
 	begin("ann")
-	for payer, want := range map[string]int{"ann": http.StatusTooManyRequests, "ben": http.StatusOK} {
-		w := s.lists(t, payer, "n-1000")
+	for flowKey, want := range map[string]int{"ann": http.StatusTooManyRequests, "ben": http.StatusOK} {
+		w := s.lists(t, flowKey, "n-1000")
 		if w.Code != want || (want == http.StatusTooManyRequests) != (w.Header().Get("Retry-After") != "") {
-			t.Errorf("beside one of ann, one of %s: want %d, got %d %v %s", payer, want, w.Code, w.Header(), w.Body)
+			t.Errorf("beside one of ann, one of %s: want %d, got %d %v %s", flowKey, want, w.Code, w.Header(), w.Body)
 		}
 	}
 	begin("ben")
