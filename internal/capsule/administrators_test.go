@@ -35,7 +35,7 @@ func TestAdministrators(t *testing.T) {
 				t.Errorf("administrators (-want +got):\n%s", diff)
 			}
 			var notes []string
-			for _, n := range got.Unhonoured() {
+			for _, n := range got.IgnoredFields() {
 				notes = append(notes, n.String())
 			}
 			if text := strings.Join(notes, "; "); len(got.Refusals()) > 0 || (tc.note == "") != (text == "") || !strings.Contains(text, tc.note) {

@@ -90,8 +90,8 @@ func Role(name string) string {
 // stays in force.
 func (r Result) Refusals() []Note { return pick(r.Notes, Unenforced, Refused) }
 
-// Unhonoured returns the notes about fields without effect.
-func (r Result) Unhonoured() []Note { return pick(r.Notes, Reported) }
+// IgnoredFields returns the notes about fields without effect.
+func (r Result) IgnoredFields() []Note { return pick(r.Notes, Reported) }
 
 func pick(notes []Note, states ...State) []Note {
 	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool { return !slices.Contains(states, n.State) })

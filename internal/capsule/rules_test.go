@@ -74,7 +74,7 @@ func TestTranslateRules(t *testing.T) {
 			if refusals := notes(got.Refusals()); tc.refused == "" && refusals != "" || !strings.Contains(refusals, tc.refused) {
 				t.Errorf("%s: refused %q, want %q", tc.reason, refusals, tc.refused)
 			}
-			if reported := notes(got.Unhonoured()); tc.reported == "" && tc.refused == "" && reported != "" || !strings.Contains(reported, tc.reported) {
+			if reported := notes(got.IgnoredFields()); tc.reported == "" && tc.refused == "" && reported != "" || !strings.Contains(reported, tc.reported) {
 				t.Errorf("%s: reported %q, want %q", tc.reason, reported, tc.reported)
 			}
 			if tc.refused != "" {

@@ -227,7 +227,7 @@ func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles crede
 	}
 	kept := &credentials.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles,
-		Targets:  credentials.Proxy{Live: mgr.GetAPIReader(), URL: o.ProxyURL, Namespace: o.Namespace, ConfigMap: o.ProxyCA},
+		Targets:  credentials.Proxy{APIReader: mgr.GetAPIReader(), URL: o.ProxyURL, Namespace: o.Namespace, ConfigMap: o.ProxyCA},
 		Events:   mgr.GetEventRecorder(leaseName),
 		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
 		Lifetime: o.TokenLifetime,

@@ -100,7 +100,7 @@ func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, 
 		if time.Since(started) >= restart.Healthy {
 			restarts, pause = 0, restart.First
 		}
-		crash := &CrashError{Name: spec.Name, Err: p.Err(), Restarts: restarts, Tail: LastWords(spec.Log)}
+		crash := &CrashError{Name: spec.Name, Err: p.Err(), Restarts: restarts, Tail: CrashLogTail(spec.Log)}
 		for {
 			crash.GaveUp = restarts >= restart.Max
 			onCrash(crash)

@@ -21,10 +21,10 @@ const (
 // panicking matches the first line of the stack that Go's runtime prints for a panic.
 var panicking = regexp.MustCompile(`^goroutine \d+ .*\[running.*\]:$`)
 
-// LastWords returns the last lines of the log of a process that has crashed, at most ten lines
+// CrashLogTail returns the last lines of the log of a process that has crashed, at most ten lines
 // of at most 500 bytes. It leaves out the stack of a panic, since the lines before the stack
 // give the reason.
-func LastWords(file string) []string {
+func CrashLogTail(file string) []string {
 	lines := Tail(file, stackLines)
 	for i, line := range lines {
 		if i > 0 && panicking.MatchString(line) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLastWords(t *testing.T) {
+func TestCrashLogTail(t *testing.T) {
 	t.Parallel()
 	stack := "goroutine 1 [running]:\nmain.main()\n" + strings.Repeat("\tmain.go:1 +0x1\n", 40)
 	for name, tc := range map[string]struct {
@@ -30,12 +30,12 @@ func TestLastWords(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.log), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, LastWords(file)); diff != "" {
+			if diff := cmp.Diff(tc.want, CrashLogTail(file)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
-	if got := LastWords(filepath.Join(t.TempDir(), "absent")); got != nil {
+	if got := CrashLogTail(filepath.Join(t.TempDir(), "absent")); got != nil {
 		t.Errorf("a log that is absent: got %q", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Share is what one namespace has of a quota of the whole tenant.
+// Share is the part of a tenant's quota that one namespace has.
 type Share struct {
 	// Namespace is its name.
 	Namespace string

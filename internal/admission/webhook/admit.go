@@ -83,13 +83,12 @@ func (h *Handler) byCache(ctx context.Context, name string, q *question, before 
 	return t, before, d, err
 }
 
-// byServer decides by what the API server says. What it says is used for others that
-// have asked before it was, if it refuses them as well: so many who are refused at once
-// do not all wait for it.
+// byServer decides from objects that it reads from the API server. Requests that arrived before
+// the read share a refusal, so that many refused requests do not each wait for a read.
 //
-// The order matters. The Tenant is read after the ledger, so that it is not older than
-// the one that the ledger was written by; and the namespaces after it is known which
-// admissions are over, since one that is over by then is there or never will be.
+// The order matters. byServer reads the Tenant after the reservations, so that the Tenant is not
+// older than the one with which they were written. It reads the namespaces after it knows which
+// admissions have ended: the namespace of an ended admission exists by then, or never will.
 func (h *Handler) byServer(ctx context.Context, name string, q *question, last **look) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
 	if l := *last; l != nil && l.tenant == name && l.began.After(q.asked) {
 		s := l.Situation

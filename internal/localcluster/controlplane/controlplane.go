@@ -160,7 +160,7 @@ type component struct {
 func (s component) crash() error {
 	select {
 	case <-s.Done():
-		return &process.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: process.LastWords(s.Log())}
+		return &process.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: process.CrashLogTail(s.Log())}
 	default:
 		return nil
 	}

@@ -195,7 +195,7 @@ func run(t *testing.T, admin *rest.Config) *atomic.Int64 {
 	r := &credentials.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("tenure-manager"),
 		Profiles: &tenantnamespace.ProfileReader{Client: mgr.GetClient(), Home: "flux-system"},
-		Targets:  credentials.Proxy{Live: mgr.GetAPIReader(), URL: admin.Host, Namespace: "flux-system", ConfigMap: "tenure-proxy-ca"},
+		Targets:  credentials.Proxy{APIReader: mgr.GetAPIReader(), URL: admin.Host, Namespace: "flux-system", ConfigMap: "tenure-proxy-ca"},
 		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "tenure-manager"},
 		Lifetime: 10 * time.Minute,
 		Now:      func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },

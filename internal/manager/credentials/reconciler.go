@@ -51,8 +51,8 @@ type Targets interface {
 
 // Reconciler reconciles the credentials of one account at a time.
 type Reconciler struct {
-	// Client reads from a cache and writes to the API server; Live reads from the
-	// API server.
+	// Client reads from a cache and writes to the API server; APIReader reads
+	// from the API server.
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles

@@ -14,8 +14,8 @@ const caKey = "ca.crt"
 
 // Proxy is the proxy that kubeconfigs lead to. It implements [Targets].
 type Proxy struct {
-	// Live reads from the API server.
-	Live client.Reader
+	// APIReader reads from the API server.
+	APIReader client.Reader
 	// URL is the address of the proxy.
 	URL string
 	// Namespace and ConfigMap are where the certificates of its authority are, with
@@ -26,7 +26,7 @@ type Proxy struct {
 // Target implements [Targets].
 func (p Proxy) Target(ctx context.Context) (credentials.Target, error) {
 	cm := &corev1.ConfigMap{}
-	if err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.ConfigMap}, cm); err != nil {
+	if err := p.APIReader.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.ConfigMap}, cm); err != nil {
 		return credentials.Target{}, fmt.Errorf("cannot read whom to trust from ConfigMap %s/%s: %w", p.Namespace, p.ConfigMap, err)
 	}
 	target := credentials.Target{Server: p.URL, CA: []byte(cm.Data[caKey])}

@@ -43,8 +43,8 @@ type Ledgers interface {
 
 // Reconciler reconciles Tenants.
 type Reconciler struct {
-	// Client reads from a cache and writes to the API server; Live reads from the
-	// API server.
+	// Client reads from a cache and writes to the API server; APIReader reads
+	// from the API server.
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles

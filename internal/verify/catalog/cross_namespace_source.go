@@ -114,8 +114,8 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 		f = f.and(g)
 	}
 	own := ownConfigMap("s1")(e)
-	// The honest one comes last: when it is done, helm-controller has had the
-	// time for the first.
+	// The positive control comes last: when it has ended, helm-controller has had time for
+	// the attack.
 	if f = e.confirm(ctx, e.release, key, own, f); f.Outcome != Stopped {
 		return f
 	}

@@ -37,13 +37,13 @@ func readsLikeAnother(ctx context.Context, e *Scenario) Finding {
 		return notProven(firstLine(err.Error()))
 	}
 	// The positive control runs once, since the profile may list a hundred names.
-	honest := false
+	accepted := false
 	own := func(ctx context.Context, e *Scenario) error {
-		if honest {
+		if accepted {
 			return nil
 		}
 		err := e.positiveControlNamespace(ctx)
-		honest = err == nil
+		accepted = err == nil
 		return err
 	}
 	var all []request

@@ -119,7 +119,7 @@ func (e *Scenario) hasToken() bool {
 func (e *Scenario) hasAccount() bool { return e.Account != (discovery.Account{}) }
 
 // tryAll runs an attack as the tenant's account and as its owners. The worst of
-// what came of it is the finding.
+// the result is the finding.
 func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 	var all []Finding
 	if e.hasAccount() {

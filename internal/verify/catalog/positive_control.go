@@ -86,9 +86,9 @@ func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstruct
 
 // reachesTheServer reports whether the positive control of a tenant without rights was
 // refused by RBAC. An attack that another control stopped before is stopped all the same.
-func reachesTheServer(f Finding, honest readiness) bool {
-	control, _ := controlOf(honest.message)
-	return f.Control != rbac && control == rbac && honest.ready == metav1.ConditionFalse
+func reachesTheServer(f Finding, positive readiness) bool {
+	control, _ := controlOf(positive.message)
+	return f.Control != rbac && control == rbac && positive.ready == metav1.ConditionFalse
 }
 
 // isReady reports whether Flux reconciled an object with success.

@@ -17,8 +17,8 @@ import (
 const kubeConfigPolicy = "policy on spec.kubeConfig"
 
 func addRemoteKubeconfig(register func(...Attack)) {
-	honest := func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", nil) }
-	honestRelease := func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", nil) }
+	own := func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", nil) }
+	ownRelease := func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", nil) }
 	elsewhere := func(spec map[string]any) { withKubeConfig(spec, "any") }
 	byProvider := func(spec map[string]any) {
 		spec["kubeConfig"] = map[string]any{"configMapRef": map[string]any{"name": "any"}}
@@ -33,22 +33,22 @@ func addRemoteKubeconfig(register func(...Attack)) {
 			request{
 				what:  "have kustomize-controller talk to any address with a kubeconfig of its own",
 				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", elsewhere) }),
-				own:   creating(honest),
+				own:   creating(own),
 			},
 			request{
 				what:  "have helm-controller talk to any address with a kubeconfig of its own",
 				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", elsewhere) }),
-				own:   creating(honestRelease),
+				own:   creating(ownRelease),
 			},
 			request{
 				what:  "have kustomize-controller talk to the address in a ConfigMap of its own, with its cloud identity",
 				aimed: ifServed("kubeConfig.configMapRef", func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", byProvider) }),
-				own:   creating(honest),
+				own:   creating(own),
 			},
 			request{
 				what:  "have helm-controller talk to the address in a ConfigMap of its own, with its cloud identity",
 				aimed: ifServed("kubeConfig.configMapRef", func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", byProvider) }),
-				own:   creating(honestRelease),
+				own:   creating(ownRelease),
 			},
 		),
 	})

@@ -50,7 +50,7 @@ type Options struct {
 	Progress func(Result)
 }
 
-// Result is an attack of one tenant, and what came of it.
+// Result is an attack of one tenant, and its finding.
 type Result struct {
 	Attack  Attack
 	Tenant  string

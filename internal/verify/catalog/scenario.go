@@ -203,7 +203,7 @@ func (e *Scenario) tryCreate(ctx context.Context, u *unstructured.Unstructured) 
 const fluxPatience = 2 * time.Minute
 
 // apply creates a Flux object as the tenant, waits for Flux's answer, looks at
-// what came of it and removes it again, with all that Flux has made for it. The
+// the result and removes it again, with all that Flux has made for it. The
 // error is the API server's, for an object that it refuses.
 func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (readiness, error) {
 	u = u.DeepCopy()
@@ -279,7 +279,7 @@ type readiness struct {
 	message string
 }
 
-// awaitCondition waits until Flux has tried an object, and returns what came of it.
+// awaitCondition waits until Flux has tried an object, and returns the result.
 func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructured) (readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
 	defer cancel()

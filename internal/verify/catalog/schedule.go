@@ -204,7 +204,7 @@ func (s *scheduler) start(ctx context.Context, group *errgroup.Group, all []*ten
 	}
 }
 
-// runAttack runs one attack of a tenant and keeps what came of it.
+// runAttack runs one attack of a tenant and keeps its result.
 func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 	attack, e := a.attacks[at], a.scenario
 	lock := s.locks[attack.Key()]

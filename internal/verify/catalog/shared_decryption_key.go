@@ -286,7 +286,7 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 			spec["decryption"] = decryption
 		}
 	}
-	canary, honest := configMap(e.Namespace, name(id)), configMap(e.Namespace, name(id+"-own"))
+	canary, control := configMap(e.Namespace, name(id)), configMap(e.Namespace, name(id+"-own"))
 	var f Finding
 	for _, secret := range secrets {
 		if f = e.opens(ctx, id, canary, with(secret), decryptionConfig(secret, foreign, own)); f.Outcome != Stopped {
@@ -300,7 +300,7 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 	if i := slices.IndexFunc(own, func(k decryptionKey) bool { return k.unusable == "" }); i >= 0 {
 		change = with(own[i].secret.Name)
 	}
-	defer e.remove(honest)
+	defer e.remove(control)
 	return e.positiveControl(ctx, f, e.kustomization(id+"-own", folder(id)+"/own", change), isReady)
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// Mark is the annotation of a namespace with the admission that it came by. Only
-	// the webhook writes it, and nothing is decided by it but that the request is over.
+	// Mark is the annotation of a namespace with the UID of the admission that created it.
+	// Only the webhook writes it, and it only shows that the request has ended.
 	Mark = admission.AdmissionMark
 	// Lifetime is how long an admission counts of which nothing is seen. A request to
 	// the API server ends after a minute, so that a namespace is there by then or
