@@ -134,7 +134,7 @@ func newScheme() *runtime.Scheme {
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
 	profiles := &tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
-	var ledgers tenant.Ledgers
+	var keeper tenant.Reservations
 	if o.WebhookAddr != "0" {
 		names := o.webhookNames
 		if names == nil {
@@ -151,7 +151,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 				admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
 			}
 		}
-		if ledgers, err = webhook.Setup(ctx, mgr, options); err != nil {
+		if keeper, err = webhook.Setup(ctx, mgr, options); err != nil {
 			return err
 		}
 	}
@@ -181,8 +181,8 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		return err
 	}
 	tenants := &tenant.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Ledgers: ledgers, Reports: reports,
-		Moves: ledgers != nil, Now: time.Now,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Reservations: keeper, Reports: reports,
+		Moves: keeper != nil, Now: time.Now,
 	}
 	if err := tenants.Setup(ctx, mgr); err != nil {
 		return err

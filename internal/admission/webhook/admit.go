@@ -15,12 +15,12 @@ import (
 // errDoubt says that what this replica knows is not enough to decide by.
 var errDoubt = errors.New("the API server has to be asked")
 
-// admit decides for a tenant, and writes the namespace into its ledger. It begins with
-// what this replica knows: the Tenant of the cache, and the ledger if both are of the
-// same version of the Tenant. That the ledger is outdated shows when it is written.
+// admit decides for a tenant, and writes the namespace into its reservations. It begins with
+// what this replica knows: the Tenant of the cache, and the reservations if both are of the
+// same version of the Tenant. That the reservations are outdated shows when they are written.
 // Before anybody is refused, all is read from the API server.
 func (h *Handler) admit(ctx context.Context, name string, q *question, last **look) (*corev1.Namespace, error) {
-	before, live := h.Ledgers.Known(name), false
+	before, live := h.Reservations.Known(name), false
 	for range maxAttempts {
 		var t *v1alpha1.Tenant
 		var d *Decision
@@ -40,7 +40,7 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		if q.dryRun {
 			return d.Namespace, nil
 		}
-		err = h.Ledgers.Write(ctx, t, before, d.Ledger)
+		err = h.Reservations.Write(ctx, t, before, d.Reserved)
 		if err == nil {
 			return d.Namespace, nil
 		}
@@ -49,7 +49,7 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		}
 		before = nil
 	}
-	return nil, fmt.Errorf("cannot admit the namespace %s: the ledger of tenant %s changes all the time; try again", q.namespace.Name, name)
+	return nil, fmt.Errorf("cannot admit the namespace %s: the reservations of tenant %s change all the time; try again", q.namespace.Name, name)
 }
 
 // byCache decides by the cache and the last known reservations.
@@ -68,15 +68,15 @@ func (h *Handler) byCache(ctx context.Context, name string, q *question, before 
 	}
 	counts := !q.dryRun
 	if before == nil && counts {
-		if before, err = h.Ledgers.Read(ctx, name); err != nil {
+		if before, err = h.Reservations.Read(ctx, name); err != nil {
 			return nil, nil, nil, err
 		}
 	}
 	s := Situation{Tenant: t, Profile: q.profile, Owner: q.owner, Existing: append(existing, t.Status.Namespaces...), Request: q.request, Another: q.another, Now: h.Now()}
 	if before != nil {
-		s.Ledger = before.Settle(h.Ledgers.Over)
+		s.Reserved = before.WithoutEnded(h.Reservations.Ended)
 	}
-	if counts && (!before.Of(t) || len(s.Ledger.Counted(existing)) > len(existing)+maxUnseen) {
+	if counts && (!before.IsCurrent(t) || len(s.Reserved.Counted(existing)) > len(existing)+maxUnseen) {
 		return nil, nil, nil, errDoubt
 	}
 	d, err := Decide(s, q.namespace)
@@ -99,14 +99,14 @@ func (h *Handler) byServer(ctx context.Context, name string, q *question, last *
 	}
 	*last = nil
 	began := h.Now()
-	before, err := h.Ledgers.Read(ctx, name)
+	before, err := h.Reservations.Read(ctx, name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s := Situation{Ledger: before.Settle(h.Ledgers.Over), Tenant: &v1alpha1.Tenant{}}
+	s := Situation{Reserved: before.WithoutEnded(h.Reservations.Ended), Tenant: &v1alpha1.Tenant{}}
 	err = h.APIReader.Get(ctx, client.ObjectKey{Name: name}, s.Tenant)
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		h.Ledgers.Forget(name)
+		h.Reservations.Forget(name)
 		return nil, nil, nil, refuse("namespace %s: there is no tenant %q; put the name of a tenant of yours into the label %s", q.namespace.Name, name, v1alpha1.LabelTenant)
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (h *Handler) byServer(ctx context.Context, name string, q *question, last *
 	if s.Existing, err = namespaces(ctx, h.APIReader, name, client.MatchingLabels{v1alpha1.LabelTenant: name}); err != nil {
 		return nil, nil, nil, err
 	}
-	s.Ledger = s.Ledger.Confirm(s.Existing)
+	s.Reserved = s.Reserved.Confirm(s.Existing)
 	*last = &look{tenant: name, began: began, Situation: s}
 	s.Profile, s.Owner, s.Request, s.Another, s.Now = q.profile, q.owner, q.request, q.another, h.Now()
 	d, err := Decide(s, q.namespace)

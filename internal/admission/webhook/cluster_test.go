@@ -241,8 +241,8 @@ func (c *cluster) of(t *testing.T, tenant string) []string {
 	return names
 }
 
-// ledger returns what is written down about a tenant.
-func (c *cluster) ledger(t *testing.T, tenant string) reservations.Reservations {
+// reserved returns what is written down about a tenant.
+func (c *cluster) reserved(t *testing.T, tenant string) reservations.Reservations {
 	t.Helper()
 	found, err := c.keeper(t).Read(t.Context(), tenant)
 	if err != nil {
@@ -334,7 +334,7 @@ func (c *cluster) decides(t *testing.T) {
 	says(t, both.Create(ctx, space("gone-1", v1alpha1.LabelTenant, "gone")), `there is no tenant "gone"`)
 	says(t, solo.Create(ctx, space("prod-1")), "tenant solo: namespace prod-1 must have a name that begins with solo-")
 	says(t, solo.Create(ctx, space("solo-1"), client.DryRunAll), "")
-	if got := c.ledger(t, "solo"); got.Tenant != "" {
+	if got := c.reserved(t, "solo"); got.Tenant != "" {
 		t.Errorf("a dry run has written %v", got)
 	}
 	born := space("solo-1")
@@ -351,8 +351,8 @@ func (c *cluster) decides(t *testing.T) {
 	}
 	says(t, solo.Create(ctx, space("solo-3")), "tenant solo: has 2 of 2 namespaces (solo-1, solo-2); delete one or ask the platform team")
 	says(t, solo.Create(ctx, space("solo-3"), client.DryRunAll), "has 2 of 2 namespaces")
-	if got := c.ledger(t, "solo").Counted(nil); len(got) != 2 {
-		t.Errorf("the ledger has %v, want two names", got)
+	if got := c.reserved(t, "solo").Counted(nil); len(got) != 2 {
+		t.Errorf("the reservations have %v, want two names", got)
 	}
 }
 
@@ -444,8 +444,8 @@ func (c *cluster) replicas(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := c.ledger(t, "pair").Counted(nil); len(got) != 5 || allowed.Load() != 5 {
-		t.Errorf("allowed %d, and the ledger has %v", allowed.Load(), got)
+	if got := c.reserved(t, "pair").Counted(nil); len(got) != 5 || allowed.Load() != 5 {
+		t.Errorf("allowed %d, and the reservations have %v", allowed.Load(), got)
 	}
 }
 
@@ -527,9 +527,9 @@ func (c *cluster) killed(t *testing.T, stop *func()) {
 	(*stop)()
 	*stop = c.replica(t)
 	group.Wait()
-	written := c.ledger(t, "mass")
+	written := c.reserved(t, "mass")
 	if got := c.of(t, "mass"); int32(len(got)) != made.Load() || len(got) > 10 || len(written.Counted(got)) != 10 {
-		t.Errorf("made %d, and there are %v, with the ledger %v", made.Load(), got, written)
+		t.Errorf("made %d, and there are %v, with the reservations %v", made.Load(), got, written)
 	}
 	if full.Load() < 5 {
 		t.Errorf("refused %d times for the quota only", full.Load())
@@ -570,7 +570,7 @@ func (c *cluster) stranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		if reserved := c.ledger(t, "left").Counted(nil)[name]; reserved != tc.reserves || (response.StatusCode == http.StatusOK) != tc.reserves {
+		if reserved := c.reserved(t, "left").Counted(nil)[name]; reserved != tc.reserves || (response.StatusCode == http.StatusOK) != tc.reserves {
 			t.Errorf("%s: answered with %d, and the name is reserved: %v", tc.reason, response.StatusCode, reserved)
 		}
 	}

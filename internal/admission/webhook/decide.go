@@ -47,8 +47,8 @@ type Situation struct {
 	Another bool
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
-	// Ledger is what was written down about others.
-	Ledger reservations.Reservations
+	// Reserved is what was written down about others.
+	Reserved reservations.Reservations
 	// Request is the UID of the admission request.
 	Request types.UID
 	// Now is the time.
@@ -59,8 +59,8 @@ type Situation struct {
 type Decision struct {
 	// Namespace is the namespace with all changes of the webhook.
 	Namespace *corev1.Namespace
-	// Ledger must be written before the request is allowed.
-	Ledger reservations.Reservations
+	// Reserved must be written before the request is allowed.
+	Reserved reservations.Reservations
 }
 
 // Decide decides whether an owner may create a namespace, and returns it with the labels that
@@ -82,8 +82,8 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 		return nil, r
 	}
 	metav1.SetMetaDataAnnotation(&born.ObjectMeta, reservations.Mark, string(s.Request))
-	admitted := s.Ledger.For(s.Tenant).Admit(reservations.Admission{Name: wanted.Name, Request: s.Request, At: s.Now.UTC()})
-	return &Decision{Namespace: born, Ledger: admitted}, nil
+	admitted := s.Reserved.ForTenant(s.Tenant).Admit(reservations.Admission{Name: wanted.Name, Request: s.Request, At: s.Now.UTC()})
+	return &Decision{Namespace: born, Reserved: admitted}, nil
 }
 
 // mayAsk is about the user and the state of the tenant.
@@ -242,7 +242,7 @@ func found(expression v1alpha1.Expression, text string, otherwise bool) bool {
 
 // full refuses when the tenant would have more namespaces than it may.
 func full(s Situation, name string) *Refusal {
-	counted := s.Ledger.Counted(s.Existing)
+	counted := s.Reserved.Counted(s.Existing)
 	more := 0
 	if !counted[name] {
 		more = 1

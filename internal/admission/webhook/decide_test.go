@@ -209,7 +209,7 @@ func TestDecideCounts(t *testing.T) {
 	fresh := reservations.Admission{Name: "my-web", Request: "r", At: now}
 	for _, tc := range []struct {
 		reason   string
-		ledger   reservations.Reservations
+		reserved reservations.Reservations
 		existing []string
 		want     []reservations.Admission
 		refusal  string
@@ -222,9 +222,9 @@ func TestDecideCounts(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			before := tc.ledger
+			before := tc.reserved
 			d, err := webhook.Decide(webhook.Situation{
-				Tenant: born, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Ledger: tc.ledger, Existing: tc.existing, Request: "r", Now: now,
+				Tenant: born, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Reserved: tc.reserved, Existing: tc.existing, Request: "r", Now: now,
 			}, wanted("my-web"))
 			if got := fmt.Sprint(err); err != nil && (tc.refusal == "" || !strings.Contains(got, tc.refusal)) || err == nil && tc.refusal != "" {
 				t.Fatalf("got %s\nwant %s", got, tc.refusal)
@@ -232,12 +232,12 @@ func TestDecideCounts(t *testing.T) {
 			if tc.refusal != "" {
 				return
 			}
-			want := reservations.Reservations{Tenant: "u", Generation: 7, Names: tc.ledger.Names, Admitted: tc.want}
-			if diff := cmp.Diff(want, d.Ledger); diff != "" {
+			want := reservations.Reservations{Tenant: "u", Generation: 7, Names: tc.reserved.Names, Admitted: tc.want}
+			if diff := cmp.Diff(want, d.Reserved); diff != "" {
 				t.Errorf("ledger (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(before, tc.ledger); diff != "" {
-				t.Errorf("the ledger that was given has changed (-want +got):\n%s", diff)
+			if diff := cmp.Diff(before, tc.reserved); diff != "" {
+				t.Errorf("the given reservations have changed (-want +got):\n%s", diff)
 			}
 			if got := d.Namespace.Annotations[reservations.Mark]; got != "r" {
 				t.Errorf("the namespace has the mark %q", got)
@@ -287,14 +287,14 @@ func FuzzDecide(f *testing.F) {
 			before = before.Admit(admitted(a, 0))
 		}
 		had := strings.Split(existing, ",")
-		d, err := webhook.Decide(webhook.Situation{Tenant: owned, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Ledger: before, Existing: had, Now: now}, wanted(name, key, value))
+		d, err := webhook.Decide(webhook.Situation{Tenant: owned, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Reserved: before, Existing: had, Now: now}, wanted(name, key, value))
 		if err != nil {
 			return
 		}
 		if d.Namespace.Name != name || d.Namespace.Labels["tenure.dev/tenant"] != "dev-team" || strings.HasPrefix(name, "kube-") {
 			t.Errorf("made %v", d.Namespace)
 		}
-		if all := d.Ledger.Counted(had); !d.Ledger.Counted(nil)[name] || len(all) > int(quota) {
+		if all := d.Reserved.Counted(had); !d.Reserved.Counted(nil)[name] || len(all) > int(quota) {
 			t.Errorf("%d namespaces of %d, %q among them: %v", len(all), quota, name, all)
 		}
 	})

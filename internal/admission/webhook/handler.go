@@ -24,10 +24,10 @@ import (
 
 const (
 	// maxAttempts bounds how often an admission is tried while others change the
-	// same ledger.
+	// same reservations.
 	maxAttempts = 10
-	// maxUnseen is how many names a ledger may have, at most, that the cache has not,
-	// before the API server is asked whether they are there: a ledger must not grow
+	// maxUnseen is how many names the reservations may have, at most, that the cache has not,
+	// before the API server is asked whether they are there: they must not grow
 	// with each namespace that comes and goes.
 	maxUnseen = 64
 	// shards is the number of tenants, at most, that are decided about at once.
@@ -51,14 +51,14 @@ type Profiles interface {
 
 // Handler answers the API server's question about a namespace that an owner
 // makes or changes. Several may run at a time: what they admit is compared and swapped in the
-// tenant's ledger.
+// tenant's reservations.
 type Handler struct {
 	// Client reads from a cache with the indexes of [Index].
 	Client client.Reader
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Ledgers has what was admitted.
-	Ledgers *reservations.Keeper
+	// Reservations has what was admitted.
+	Reservations *reservations.Keeper
 	// Profiles is what holds for all tenants.
 	Profiles Profiles
 	// Now is the time.
@@ -80,8 +80,8 @@ type look struct {
 }
 
 // NewHandler returns a handler that is ready.
-func NewHandler(c client.Reader, live client.Reader, ledgers *reservations.Keeper, profiles Profiles) *Handler {
-	h := &Handler{Client: c, APIReader: live, Ledgers: ledgers, Profiles: profiles, Now: time.Now, limits: newLimits()}
+func NewHandler(c client.Reader, live client.Reader, keeper *reservations.Keeper, profiles Profiles) *Handler {
+	h := &Handler{Client: c, APIReader: live, Reservations: keeper, Profiles: profiles, Now: time.Now, limits: newLimits()}
 	for i := range h.turns {
 		h.turns[i] = make(chan *look, 1)
 		h.turns[i] <- nil

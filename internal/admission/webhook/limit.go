@@ -10,7 +10,7 @@ import (
 const (
 	// tenantRate is the average number of namespaces per second that the owners of one
 	// tenant may request, and tenantBurst the maximum at once. The webhook writes each
-	// request to a ledger, so a request costs the platform more than the owner.
+	// request to the reservations, so a request costs the platform more than the owner.
 	tenantRate, tenantBurst = 50, 1000
 	// maxLimited is the maximum number of tenants and users that limits remembers.
 	maxLimited = 10000

@@ -63,7 +63,7 @@ func TestQuotaOrder(t *testing.T) {
 		}
 		r.ask("ns-c")
 		synctest.Wait()
-		// The ledger, the Tenant and the list, whose answer is on its way.
+		// The reservations, the Tenant and the list, whose answer is on its way.
 		for range 3 {
 			w.let(0, true)
 			synctest.Wait()
@@ -196,6 +196,6 @@ func (w *world) converges() {
 		w.holds()
 	}
 	if got, want := len(w.names()), int(*w.tenant.Spec.Namespaces.Quota); got < want {
-		w.t.Errorf("there are %d namespaces of %d, and no more can be made; the ledger is %v", got, want, w.lease)
+		w.t.Errorf("there are %d namespaces of %d, and no more can be made; the reservations are %v", got, want, w.lease)
 	}
 }

@@ -36,7 +36,7 @@ import (
 type Options struct {
 	// Address is HOST:PORT, of which the host may be empty.
 	Address string
-	// Namespace is where the Secret with the certificate and the ledgers are.
+	// Namespace is where the Secret with the certificate and the reservations are.
 	Namespace string
 	// Names are the DNS names by which the API server calls the webhook: see [ServiceNames].
 	Names []string
@@ -60,7 +60,7 @@ func ServiceNames(namespace string) []string {
 
 // Setup serves the webhook in each replica of a manager, until the context ends: which of them
 // leads does not matter to it. A replica is not ready before it has a certificate. It returns what
-// keeps the ledgers of this replica.
+// keeps the reservations of this replica.
 func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservations.Keeper, error) {
 	host, port, err := splitAddress(o.Address)
 	if err != nil {
@@ -87,12 +87,12 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	if err := errors.Join(Index(ctx, mgr.GetFieldIndexer()), quotatransfer.Index(ctx, mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
-	ledgers := &reservations.Keeper{Client: direct, Namespace: o.Namespace, Now: time.Now}
-	if err := listen(ctx, mgr.GetCache(), ledgers); err != nil {
+	reserved := &reservations.Keeper{Client: direct, Namespace: o.Namespace, Now: time.Now}
+	if err := listen(ctx, mgr.GetCache(), reserved); err != nil {
 		return nil, err
 	}
 	handlers := map[string]admission.Handler{
-		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
+		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), reserved, o.Profiles),
 		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},
 	}
 	maps.Copy(handlers, o.More)
@@ -108,27 +108,27 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
 		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
 	}
-	return ledgers, nil
+	return reserved, nil
 }
 
 // oneAtATime is HTTP/1.1, for connections on which a small request is waited for: with
 // HTTP/2 each passes several goroutines more on both sides, which an owner waits for.
 var oneAtATime = []string{"http/1.1"}
 
-// listen tells the ledgers which namespaces are there or were, and which tenants are
+// listen tells the reservations which namespaces are there or were, and which tenants are
 // gone.
-func listen(ctx context.Context, from cache.Cache, ledgers *reservations.Keeper) error {
+func listen(ctx context.Context, from cache.Cache, reserved *reservations.Keeper) error {
 	for _, to := range []struct {
 		kind    client.Object
 		handler toolscache.ResourceEventHandlerFuncs
 	}{
 		{&corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { with(o, ledgers.Saw) },
-			UpdateFunc: func(_, o any) { with(o, ledgers.Saw) },
-			DeleteFunc: func(o any) { with(o, ledgers.Saw) },
+			AddFunc:    func(o any) { with(o, reserved.MarkSeen) },
+			UpdateFunc: func(_, o any) { with(o, reserved.MarkSeen) },
+			DeleteFunc: func(o any) { with(o, reserved.MarkSeen) },
 		}},
 		{&v1alpha1.Tenant{}, toolscache.ResourceEventHandlerFuncs{
-			DeleteFunc: func(o any) { with(o, func(t client.Object) { ledgers.Forget(t.GetName()) }) },
+			DeleteFunc: func(o any) { with(o, func(t client.Object) { reserved.Forget(t.GetName()) }) },
 		}},
 	} {
 		informer, err := from.GetInformer(ctx, to.kind, cache.BlockUntilSynced(false))
@@ -155,9 +155,9 @@ func with(event any, do func(client.Object)) {
 // replica serves when there is a certificate and the cache has been filled, which
 // the manager waits for. Until then a call fails, as it should.
 type replica struct {
-	server  ctrlwebhook.Server
-	keeper  *certs.Keeper
-	callers *caller.Keeper
+	server   ctrlwebhook.Server
+	reserved *certs.Keeper
+	callers  *caller.Keeper
 }
 
 // NeedLeaderElection says that each replica serves.
@@ -165,7 +165,7 @@ func (r *replica) NeedLeaderElection() bool { return false }
 
 // Start serves until the context ends.
 func (r *replica) Start(ctx context.Context) error {
-	for _, ready := range []<-chan struct{}{r.keeper.Serving(), r.callers.Published()} {
+	for _, ready := range []<-chan struct{}{r.reserved.Serving(), r.callers.Published()} {
 		select {
 		case <-ready:
 		case <-ctx.Done():

@@ -199,7 +199,7 @@ func (w *world) holds() {
 		w.t.Fatalf("%s is on its way and its tenant is gone", w.flights[0].object.Name)
 	}
 	if w.tenant != nil && len(counted) > int(*w.tenant.Spec.Namespaces.Quota) {
-		w.t.Fatalf("%d namespaces of %d: %v, of which are there %v; the ledger is %v", len(counted), *w.tenant.Spec.Namespaces.Quota, slices.Sorted(maps.Keys(counted)), w.names(), w.lease)
+		w.t.Fatalf("%d namespaces of %d: %v, of which are there %v; the reservations are %v", len(counted), *w.tenant.Spec.Namespaces.Quota, slices.Sorted(maps.Keys(counted)), w.names(), w.lease)
 	}
 }
 
@@ -218,7 +218,7 @@ func (r *replica) start() {
 }
 
 func (r *replica) saw(ns *corev1.Namespace) {
-	r.keeper.Saw(ns)
+	r.keeper.MarkSeen(ns)
 	r.heard[types.UID(ns.Annotations[reservations.Mark])] = true
 }
 
@@ -375,7 +375,7 @@ func (w *world) leave() {
 	}()
 }
 
-// collect removes a ledger whose owner is gone, as Kubernetes does.
+// collect removes the reservations whose owner is gone, as Kubernetes does.
 func (w *world) collect() {
 	if w.lease != nil && (w.tenant == nil || w.lease.OwnerReferences[0].UID != w.tenant.UID) {
 		w.lease = nil

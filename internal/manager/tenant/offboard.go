@@ -144,12 +144,12 @@ func leaves(f *reconcileState, ns *corev1.Namespace) bool {
 // more: such a namespace would have no Tenant, and a later Tenant of the same name would not
 // count it.
 func (r *Reconciler) await(ctx context.Context, f *reconcileState) error {
-	if r.Ledgers == nil {
+	if r.Reservations == nil {
 		return nil
 	}
-	name, err := r.Ledgers.Close(ctx, f.tenant)
+	name, err := r.Reservations.Close(ctx, f.tenant)
 	if err != nil {
-		return fmt.Errorf("cannot close the ledger of tenant %s: %w", f.tenant.Name, err)
+		return fmt.Errorf("cannot close the reservations of tenant %s: %w", f.tenant.Name, err)
 	}
 	if name != "" {
 		f.problem(ReasonDeleting, "waits for namespace %s, which an owner was about to make, for two minutes at most", name)

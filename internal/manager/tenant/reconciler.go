@@ -34,8 +34,8 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Ledgers count the namespaces that owners create: see internal/admission/webhook/reservations.
-type Ledgers interface {
+// Reservations count the namespaces that owners create: see internal/admission/webhook/reservations.
+type Reservations interface {
 	// Close stops the admission of namespaces, and returns the name of an admitted namespace
 	// that may still appear.
 	Close(ctx context.Context, tenant *v1alpha1.Tenant) (string, error)
@@ -48,8 +48,8 @@ type Reconciler struct {
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
-	// Ledgers is nil without the webhook, when nothing is counted.
-	Ledgers Ledgers
+	// Reservations is nil without the webhook, when nothing is counted.
+	Reservations Reservations
 	// Reports holds the results of the namespace reconciler.
 	Reports *Reports
 

@@ -33,17 +33,17 @@ const (
 
 // ErrChanged is returned if another replica has changed the reservations since they were read.
 // Read them again.
-var ErrChanged = errors.New("the ledger was changed by somebody else")
+var ErrChanged = errors.New("the reservations were changed by somebody else")
 
-// Record is a ledger as it was read or written.
+// Record holds reservations as they were read or written.
 type Record struct {
-	// Ledger is what it says.
+	// Reservations is the content.
 	Reservations
 	// lease holds it, and is nil if there is none yet.
 	lease *coordinationv1.Lease
 }
 
-// Keeper reads and writes the ledgers for one replica, and knows which admissions are
+// Keeper reads and writes the reservations for one replica, and knows which admissions are
 // over. The zero value, with Client, Namespace and Now, is ready; it may be used from
 // many goroutines.
 type Keeper struct {
@@ -85,7 +85,7 @@ func (k *Keeper) keep(tenant string, r *Record) {
 	k.known[tenant] = r
 }
 
-// Read reads a tenant's ledger from the API server. It is empty if there is none.
+// Read reads a tenant's reservations from the API server. They are empty if there are none.
 func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 	lease := &coordinationv1.Lease{}
 	err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: prefix + tenant}, lease)
@@ -94,11 +94,11 @@ func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 		return &Record{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the ledger of tenant %s: %w", tenant, err)
+		return nil, fmt.Errorf("cannot read the reservations of tenant %s: %w", tenant, err)
 	}
 	l, err := Decode(lease.Annotations[content])
 	if err != nil {
-		return nil, fmt.Errorf("the Lease %s/%s does not hold the ledger of tenant %s, delete it: %w", k.Namespace, lease.Name, tenant, err)
+		return nil, fmt.Errorf("the Lease %s/%s does not hold the reservations of tenant %s, delete it: %w", k.Namespace, lease.Name, tenant, err)
 	}
 	r := &Record{Reservations: l, lease: lease}
 	k.keep(tenant, r)
@@ -137,14 +137,14 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			return ErrChanged
 		}
-		return fmt.Errorf("cannot write the ledger of tenant %s: %w", t.Name, err)
+		return fmt.Errorf("cannot write the reservations of tenant %s: %w", t.Name, err)
 	}
 	k.keep(t.Name, &Record{Reservations: l, lease: lease})
 	return nil
 }
 
-// Over reports whether the request of an admission has ended. An ended admission stays ended.
-func (k *Keeper) Over(a Admission) bool {
+// Ended reports whether the request of an admission has ended. An ended admission stays ended.
+func (k *Keeper) Ended(a Admission) bool {
 	if !k.Now().Before(a.At.Add(Lifetime)) {
 		return true
 	}
@@ -153,8 +153,8 @@ func (k *Keeper) Over(a Admission) bool {
 	return k.seen[0][a.Request] || k.seen[1][a.Request]
 }
 
-// Saw notes a namespace that is there or was: the request that made it is over.
-func (k *Keeper) Saw(namespace client.Object) {
+// MarkSeen notes a namespace that is there or was: the request that made it is over.
+func (k *Keeper) MarkSeen(namespace client.Object) {
 	mark := types.UID(namespace.GetAnnotations()[Mark])
 	now := k.Now()
 	// At the start all namespaces are seen; the admissions of old ones are long over.
@@ -180,9 +180,9 @@ func (k *Keeper) Close(ctx context.Context, t *v1alpha1.Tenant) (string, error) 
 	}
 	// If there are no reservations yet, an empty object prevents other replicas from
 	// creating it.
-	settled := r.Settle(k.Over)
+	settled := r.WithoutEnded(k.Ended)
 	if !r.Closed || r.Tenant != t.UID {
-		settled = settled.For(t)
+		settled = settled.ForTenant(t)
 		settled.Closed = true
 		if err := k.Write(ctx, t, r, settled); err != nil {
 			return "", err

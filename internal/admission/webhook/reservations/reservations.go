@@ -29,7 +29,7 @@ const (
 	// the API server ends after a minute, so that a namespace is there by then or
 	// never; the rest is for clocks of replicas that differ.
 	Lifetime = 2 * time.Minute
-	// MaxSize is how long a ledger may be, in bytes, with room for the Lease's other
+	// MaxSize is how long the reservations may be, in bytes, with room for the Lease's other
 	// annotations: Kubernetes lets an object have 256 KiB of them. It is enough for 10,000 names
 	// of 20 characters.
 	MaxSize = 250_000
@@ -59,21 +59,21 @@ type Reservations struct {
 	Admitted []Admission `json:"admitted,omitempty"`
 }
 
-// Of reports whether the reservations were written for the current version of a Tenant.
-func (l Reservations) Of(t *v1alpha1.Tenant) bool {
+// IsCurrent reports whether the reservations were written for the current version of a Tenant.
+func (l Reservations) IsCurrent(t *v1alpha1.Tenant) bool {
 	return l.Tenant == t.UID && l.Generation == t.Generation && !l.Closed
 }
 
-// For returns the reservations for the current version of a Tenant. Admissions for an earlier
+// ForTenant returns the reservations for the current version of a Tenant. Admissions for an earlier
 // Tenant with the same name still count, because their namespaces may still appear.
-func (l Reservations) For(t *v1alpha1.Tenant) Reservations {
+func (l Reservations) ForTenant(t *v1alpha1.Tenant) Reservations {
 	l.Tenant, l.Generation, l.Closed = t.UID, t.Generation, false
 	return l
 }
 
-// Settle returns the ledger without the admissions that are over. Their names stay:
+// WithoutEnded returns the reservations without the admissions that are over. Their names stay:
 // the namespaces may be there.
-func (l Reservations) Settle(over func(Admission) bool) Reservations {
+func (l Reservations) WithoutEnded(over func(Admission) bool) Reservations {
 	names, left := slices.Clone(l.Names), []Admission(nil)
 	for _, a := range l.Admitted {
 		if over(a) {
@@ -87,15 +87,15 @@ func (l Reservations) Settle(over func(Admission) bool) Reservations {
 	return l
 }
 
-// Confirm returns the ledger with the names of the namespaces that are there. These
-// must have been read from the API server after the ledger was settled: one whose
+// Confirm returns the reservations with the names of the namespaces that are there. These
+// must have been read from the API server after they were settled: one whose
 // admission turns out to be over meanwhile may have come after that.
 func (l Reservations) Confirm(namespaces []string) Reservations {
 	l.Names = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	return l
 }
 
-// Admit returns the ledger with one admission more.
+// Admit returns the reservations with one admission more.
 func (l Reservations) Admit(a Admission) Reservations {
 	l.Admitted = append(slices.Clone(l.Admitted), a)
 	return l
@@ -117,7 +117,7 @@ func (l Reservations) Counted(known []string) map[string]bool {
 	return counted
 }
 
-// Encode writes a ledger. It fails when there are too many names, see [MaxSize].
+// Encode writes the reservations. It fails when there are too many names, see [MaxSize].
 func (l Reservations) Encode() (string, error) {
 	content, err := json.Marshal(l)
 	if err != nil {

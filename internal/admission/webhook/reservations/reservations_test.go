@@ -50,7 +50,7 @@ func keeper(t *testing.T, c client.Client) *reservations.Keeper {
 func TestSettleAndConfirm(t *testing.T) {
 	t.Parallel()
 	before := reservations.Reservations{Names: []string{"b", "z"}, Admitted: []reservations.Admission{admission("a", time.Second), admission("c", time.Hour), admission("b", time.Hour)}}
-	settled := before.Settle(func(a reservations.Admission) bool { return a.Name != "a" })
+	settled := before.WithoutEnded(func(a reservations.Admission) bool { return a.Name != "a" })
 	want := reservations.Reservations{Names: []string{"b", "c", "z"}, Admitted: []reservations.Admission{admission("a", time.Second)}}
 	if diff := cmp.Diff(want, settled); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
@@ -60,7 +60,7 @@ func TestSettleAndConfirm(t *testing.T) {
 		t.Errorf("confirmed (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(before.Names, []string{"b", "z"}) || len(before.Admitted) != 3 {
-		t.Errorf("the ledger that was given has changed: %v", before)
+		t.Errorf("the given reservations have changed: %v", before)
 	}
 }
 
@@ -70,9 +70,9 @@ func TestOver(t *testing.T) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{reservations.Mark: mark}, CreationTimestamp: metav1.NewTime(now.Add(-ago))}}
 	}
 	k := keeper(t, nil)
-	k.Saw(marked("of-seen", time.Second))
-	k.Saw(marked("of-old", time.Hour))
-	k.Saw(&corev1.Namespace{})
+	k.MarkSeen(marked("of-seen", time.Second))
+	k.MarkSeen(marked("of-old", time.Hour))
+	k.MarkSeen(&corev1.Namespace{})
 	for _, tc := range []struct {
 		reason string
 		of     reservations.Admission
@@ -86,7 +86,7 @@ func TestOver(t *testing.T) {
 		{"one that is too old for it to matter is not kept", admission("old", time.Second), false},
 		{"without a request", reservations.Admission{Name: "seen", At: now}, false},
 	} {
-		if got := k.Over(tc.of); got != tc.want {
+		if got := k.Ended(tc.of); got != tc.want {
 			t.Errorf("%s: over is %v", tc.reason, got)
 		}
 	}
@@ -99,9 +99,9 @@ func TestForgets(t *testing.T) {
 	k.Now = func() time.Time { return at }
 	a := reservations.Admission{Name: "a", Request: "of-a"}
 	for i, want := range []bool{true, true, false} {
-		k.Saw(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{reservations.Mark: []string{"of-a", "b", "c"}[i]}, CreationTimestamp: metav1.NewTime(at)}})
+		k.MarkSeen(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{reservations.Mark: []string{"of-a", "b", "c"}[i]}, CreationTimestamp: metav1.NewTime(at)}})
 		a.At = at
-		if got := k.Over(a); got != want {
+		if got := k.Ended(a); got != want {
 			t.Errorf("after %s the mark is known: %v", at.Sub(now), got)
 		}
 		at = at.Add(11 * time.Minute)
@@ -114,10 +114,10 @@ func TestKeeper(t *testing.T) {
 	second := keeper(t, first.Client)
 	ctx := t.Context()
 	none, err := first.Read(ctx, "dev-team")
-	if err != nil || none.Of(tenant("", 1)) {
+	if err != nil || none.IsCurrent(tenant("", 1)) {
 		t.Fatalf("where there is nothing: %v, %v", none, err)
 	}
-	of := reservations.Reservations{}.For(tenant("u", 3))
+	of := reservations.Reservations{}.ForTenant(tenant("u", 3))
 	if err := first.Write(ctx, tenant("u", 3), none, of.Admit(admission("a", 0))); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestKeeper(t *testing.T) {
 		t.Errorf("written and read (-written +read):\n%s", diff)
 	}
 	for version, want := range map[*v1alpha1.Tenant]bool{tenant("u", 3): true, tenant("u", 4): false, tenant("v", 3): false} {
-		if got := read.Of(version); got != want {
+		if got := read.IsCurrent(version); got != want {
 			t.Errorf("of %s in version %d: %v", version.UID, version.Generation, got)
 		}
 	}
@@ -152,14 +152,14 @@ func TestClose(t *testing.T) {
 	k := keeper(t, nil)
 	ctx := t.Context()
 	none, _ := k.Read(ctx, "dev-team")
-	if name, err := k.Close(ctx, tenant("u", 3)); name != "" || err != nil || k.Known("dev-team").Of(tenant("u", 3)) {
-		t.Errorf("without a ledger: %q, %v", name, err)
+	if name, err := k.Close(ctx, tenant("u", 3)); name != "" || err != nil || k.Known("dev-team").IsCurrent(tenant("u", 3)) {
+		t.Errorf("without reservations: %q, %v", name, err)
 	}
 	if err := k.Write(ctx, tenant("u", 3), none, reservations.Reservations{}); !errors.Is(err, reservations.ErrChanged) {
-		t.Errorf("a ledger was made after that: %v", err)
+		t.Errorf("reservations were made after that: %v", err)
 	}
 	closed, _ := k.Read(ctx, "dev-team")
-	if err := k.Write(ctx, tenant("v", 1), closed, closed.For(tenant("v", 1)).Admit(admission("a", time.Second))); err != nil {
+	if err := k.Write(ctx, tenant("v", 1), closed, closed.ForTenant(tenant("v", 1)).Admit(admission("a", time.Second))); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -167,7 +167,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("while one may come: %q, %v", name, err)
 		}
 	}
-	k.Saw(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{reservations.Mark: "of-a"}, CreationTimestamp: metav1.NewTime(now)}})
+	k.MarkSeen(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{reservations.Mark: "of-a"}, CreationTimestamp: metav1.NewTime(now)}})
 	if name, err := k.Close(ctx, tenant("v", 2)); name != "" || err != nil {
 		t.Errorf("after it was seen: %q, %v", name, err)
 	}
@@ -191,7 +191,7 @@ func TestEncodeRefuses(t *testing.T) {
 	if err := k.Client.Create(context.Background(), lease); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Read(context.Background(), "dev-team"); err == nil || !strings.Contains(err.Error(), "the Lease flux-system/tenure-ledger-dev-team does not hold the ledger of tenant dev-team, delete it") {
+	if _, err := k.Read(context.Background(), "dev-team"); err == nil || !strings.Contains(err.Error(), "the Lease flux-system/tenure-ledger-dev-team does not hold the reservations of tenant dev-team, delete it") {
 		t.Errorf("got %v", err)
 	}
 }
