@@ -69,6 +69,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "helm uninstall", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl apply -f tenant.yaml", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl wait tenant/dev-team", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl delete clusterrolebinding", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "tenure kubeconfig", at: elsewhere, elsewhere: "TestClients, and TestKubeconfig of internal/cli/kubeconfig"},
 		{begins: "kubectl --kubeconfig", at: elsewhere, elsewhere: "TestClients"},

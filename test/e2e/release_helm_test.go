@@ -78,6 +78,8 @@ func testReleaseByHelm(t *testing.T, r releases) {
 		{"back and on again, under attack", s.rollsBack},
 		{"a second installation is refused", func() {
 			s.refused("cannot be imported into the current release", "helm", "install", "second", "oci://"+r.host+"/acme/tenure", "--plain-http", "-n", "other", "--create-namespace")
+			bootstrapped{s.run, filepath.Join(r.tenure[laterVersion], "tenure")}.bootstrap("GIT_PASSWORD=x", "--url="+fleetURL, "--token-auth").
+				fails("helm has installed Tenure", patience, "Helm release flux-system/tenure has installed Tenure", "uninstall it first")
 		}},
 		{"the node is drained", s.drains},
 		{"an expired certificate is replaced", func() { s.renewed(s.expired) }},
@@ -260,6 +262,9 @@ func (s *helmScript) installs(checked bool) {
 	}
 	// The chart's fields in the kinds and in the TenancyProfile are helm's.
 	s.admin.succeeds(earlierVersion, "kubectl apply --server-side -f tenure.yaml", "--force-conflicts")
+	if checked {
+		s.admin.succeeds(earlierVersion, "kubectl delete clusterrolebinding")
+	}
 	testwait.For(t, "Flux to run", patience, func() (bool, string) {
 		out := s.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
 		// Of the manager there are two.

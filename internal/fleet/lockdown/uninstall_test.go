@@ -121,6 +121,9 @@ func TestInstallationElsewhere(t *testing.T) {
 			o.SetAnnotations(given.GetAnnotations())
 			return true
 		})
+		if release, err := c.HelmRelease(t.Context()); err != nil || (release != "") != strings.HasPrefix(tc.want, "Helm release "+release+" ") {
+			t.Errorf("%s: the Helm release is %q, %v", tc.reason, release, err)
+		}
 		found, err := c.Installation(t.Context())
 		var other *AppliedElsewhereError
 		if found != nil || !errors.As(err, &other) || err.Error() != tc.want {
