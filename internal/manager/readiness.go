@@ -19,7 +19,7 @@ import (
 // it has not found (k8s.io/apiserver, package admission/plugin/policy/generic).
 const parametersNotFound = "failed to find resource referenced by paramKind"
 
-// errParametersNotFound is returned by the readiness check until the API server has found the
+// errParametersNotFound is returned by the readiness check while the API server has not found the
 // TenancyProfile's kind.
 var errParametersNotFound = errors.New("the API server has not found the kind TenancyProfile yet, and refuses every request that a rule is about; it looks for new kinds every 30 s")
 
@@ -30,26 +30,28 @@ type parametersFound struct {
 	kube client.Client
 	// namespace is the manager's own, in which it may create Leases.
 	namespace string
-	found     atomic.Bool
+	// answered is set when the API server has answered once.
+	answered atomic.Bool
 }
 
 // check returns [errParametersNotFound] if the API server refuses a Lease, which the policy
-// tenure-takeover is about, for this reason, and another error if the API server does not answer. After
-// any other answer, check returns nil forever.
+// tenure-takeover is about, for this reason. It asks each time, since the rules may be installed after
+// the manager. An API server that does not answer is an error only before its first answer: later it
+// is no reason to take the webhooks from the owners.
 func (p *parametersFound) check(request *http.Request) error {
-	if p.found.Load() {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 	defer cancel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: leaseName + "-dry-run"}}
 	var answer apierrors.APIStatus
 	switch err := p.kube.Create(ctx, lease, client.DryRunAll); {
 	case err != nil && !errors.As(err, &answer):
+		if p.answered.Load() {
+			return nil
+		}
 		return fmt.Errorf("cannot ask the API server whether it has found the kind TenancyProfile: %w", err)
 	case err != nil && strings.Contains(err.Error(), parametersNotFound):
 		return errParametersNotFound
 	}
-	p.found.Store(true)
+	p.answered.Store(true)
 	return nil
 }
