@@ -194,7 +194,7 @@ bench: build ## run the benchmarks, and write docs/benchmarks.md
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 4h ./... | $(BIN)/benchmarks docs/benchmarks.md
 
 # What an image is built from, and where it goes: docs/how-to/release.md.
-IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)') $(if $(BUILDER),-builder '$(BUILDER)')
+IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)') $(if $(BUILDER),-builder '$(BUILDER)') $(if $(SYSTEMS),-systems '$(SYSTEMS)')
 
 .PHONY: image
 image: check-tools ## build the image of tenure-server and the chart into dist/, without Docker; KEY=cosign.key signs, PUSH=REPOSITORY:TAG pushes

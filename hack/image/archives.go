@@ -29,8 +29,27 @@ const (
 // system is an operating system and an architecture.
 type system struct{ os, arch string }
 
-// systems are the systems that tenure is released for.
-var systems = []system{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}}
+func (s system) String() string { return s.os + "/" + s.arch }
+
+// releasedSystems are the systems that tenure is released for.
+var releasedSystems = []system{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}}
+
+// readSystems returns the named systems, in the order of [releasedSystems]. It returns an error for a
+// system that is not one of them.
+func readSystems(names []string) ([]system, error) {
+	var found []system
+	for _, on := range releasedSystems {
+		if slices.Contains(names, on.String()) {
+			found = append(found, on)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(releasedSystems, func(on system) bool { return on.String() == name }) {
+			return nil, fmt.Errorf("cannot build archives for %q: the systems are %v", name, releasedSystems)
+		}
+	}
+	return found, nil
+}
 
 // archiveName returns the file name of an archive.
 func (s *source) archiveName(name string, on system) string {
@@ -63,7 +82,7 @@ func (s *source) archives(ctx context.Context, dir string, key *signer, log io.W
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be published
 		return fmt.Errorf("cannot make the folder of the archives: %w", err)
 	}
-	for _, on := range systems {
+	for _, on := range s.systems {
 		program, err := cli.compiled(ctx, on, log)
 		if err != nil {
 			return err

@@ -43,6 +43,7 @@ func tinySource(dir string) (*source, error) {
 	return &source{
 		root: dir, pkg: "./cmd/tiny", program: "tiny", version: "v0.1.0", revision: strings.Repeat("a", 40),
 		repository: "registry.example.com/tiny", created: time.Unix(1700000000, 0).UTC(), architectures: []string{runtime.GOARCH},
+		systems: releasedSystems,
 	}, nil
 }
 

@@ -55,6 +55,7 @@ type options struct {
 	root, dir           string
 	repository, version string
 	architectures       string
+	systems             string
 	key, builder        string
 	push                string
 	release, archives   bool
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVar(&o.repository, "repository", release.DefaultRepository, "repository of the image, which signatures name, unless -push names another one")
 	flags.StringVar(&o.version, "version", "", "version, such as v0.1.0 (default: the commit's tag, or a version made of the commit)")
 	flags.StringVar(&o.architectures, "arch", "amd64,arm64", "architectures")
+	flags.StringVar(&o.systems, "systems", "darwin/amd64,darwin/arm64,linux/amd64,linux/arm64", "systems of the archives")
 	flags.StringVar(&o.key, "key", "", "private key of cosign's that signs; its password is in COSIGN_PASSWORD")
 	flags.StringVar(&o.builder, "builder", localBuilder, "address that the provenance names as the builder")
 	flags.StringVar(&o.push, "push", "", "push to `REPOSITORY:TAG`, with docker's credentials")

@@ -69,6 +69,7 @@ func TestSource(t *testing.T) {
 		{reason: "a flag of the linker in a version", root: clean, o: options{version: "v0.1.0 -X main.a=b"}, fails: "as the version"},
 		{reason: "a time that is none", root: clean, epoch: "now", fails: "SOURCE_DATE_EPOCH"},
 		{reason: "an architecture that Tenure does not run on", root: clean, o: options{architectures: "s390x"}, fails: `"s390x": the architectures are amd64 and arm64`},
+		{reason: "a system that Tenure has no archives for", root: clean, o: options{systems: "linux/amd64,plan9/amd64"}, fails: `"plan9/amd64": the systems are [darwin/amd64 darwin/arm64 linux/amd64 linux/arm64]`},
 		{reason: "no architecture", root: clean, o: options{architectures: ","}, fails: "no architecture"},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

@@ -29,6 +29,7 @@ type source struct {
 	repository    string // of the image
 	created       time.Time
 	architectures []string
+	systems       []system          // of the archives
 	stamps        map[string]string // further variables of package release
 	licenceTexts  []byte            // of the modules in the program; none without it
 	delivers      map[string][]linked
@@ -56,6 +57,10 @@ func (o *options) source(ctx context.Context) (*source, error) {
 	slices.Sort(s.architectures)
 	if s.architectures = slices.Compact(s.architectures); len(s.architectures) == 0 {
 		return nil, fmt.Errorf("cannot build for no architecture: the architectures are %s", strings.Join(known, " and "))
+	}
+	var err error
+	if s.systems, err = readSystems(list(o.systems)); err != nil {
+		return nil, err
 	}
 	c, err := readCommit(ctx, o.root)
 	if err != nil && (o.release || o.version == "" || os.Getenv("SOURCE_DATE_EPOCH") == "") {

@@ -76,7 +76,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := addControllers(ctx, mgr, o); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
-	if err := addHealth(ctx, mgr); err != nil {
+	if err := addHealth(ctx, mgr, o.Namespace); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -290,8 +290,9 @@ func ruleNames() []string {
 }
 
 // addHealth adds the health checks: /healthz reports that the process runs, /readyz that the
-// cache has synced. Before that, the manager cannot reconcile or take over the lease.
-func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
+// cache has synced and that the rules' kinds are found. Before that, the manager cannot reconcile or
+// take over the lease.
+func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) error {
 	// These informers start now, so that a replica that waits for the lease syncs its cache.
 	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
 	if crdgate.Serves(mgr, failureevents.Kustomization) {
@@ -303,6 +304,9 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
 		return err
 	}
 	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
@@ -28,13 +30,20 @@ import (
 
 const fleetURL = "https://git.example.com/acme/fleet"
 
+// bootstrapped is a cluster, and the program that bootstraps it.
+type bootstrapped struct {
+	run
+	program string
+}
+
 // bootstrap starts `tenure bootstrap git` against the cluster, in its network. A
 // word NAME=VALUE is a variable.
-func (r run) bootstrap(args ...string) *session {
+func (r bootstrapped) bootstrap(args ...string) *session {
 	r.t.Helper()
 	cmd := command(r.t, r.t.TempDir(), append([]string{
 		"bootstrap", "git", "--kubeconfig", r.Kubeconfig, "--path", "clusters/staging", "--allow", "helm=https://charts.example.com",
 	}, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
+	cmd.Path = r.program
 	cmd.Env = append(cmd.Env, r.Network.Env()...)
 	cmd.Env = append(cmd.Env, "GIT_PASSWORD=", "SSH_AUTH_SOCK=", "HOME="+r.t.TempDir())
 	cmd.Env = append(cmd.Env, slices.DeleteFunc(slices.Clone(args), func(s string) bool { return !isVariable(s) })...)
@@ -64,19 +73,20 @@ func (r run) as(user string) string {
 
 func isVariable(s string) bool { return !strings.HasPrefix(s, "-") && strings.Contains(s, "=") }
 
-// TestBootstrap connects a new cluster with the example fleet, which was not bootstrapped
+// testReleaseByBootstrap connects a new cluster with the example fleet, which was not bootstrapped
 // before: over HTTPS by a run that is killed after its push and a second run that completes
-// it, then over SSH.
-func TestBootstrap(t *testing.T) {
-	t.Parallel()
+// it, then over SSH. Then it upgrades Tenure by a change of the fleet.
+func testReleaseByBootstrap(t *testing.T, published releases) {
 	e := copyExample(t)
-	r := run{testcluster.Start(t, localcluster.Options{Apply: []string{e.bootstrap}, Maps: parseMaps(t,
+	programs := published.programs(t)
+	published.pull(t, programs, earlierVersion)
+	r := bootstrapped{run{testcluster.Start(t, localcluster.Options{BinDir: programs, Apply: []string{e.bootstrap}, Maps: parseMaps(t,
 		fleetURL+"#main="+e.platform,
 		"https://git.example.com/acme/other#main="+t.TempDir(),
 		"https://git.example.com/acme/dev-team#main="+e.devTeam,
 		"https://git.example.com/acme/billing#main="+e.billing,
 		"https://charts.example.com="+e.charts,
-	), Private: []network.Private{{URL: fleetURL, Credentials: githost.Credentials{Token: "t0ken"}}}}), t}
+	), Private: []network.Private{{URL: fleetURL, Credentials: githost.Credentials{Token: "t0ken"}}}}), t}, filepath.Join(published.tenure[earlierVersion], "tenure")}
 	head := func() string {
 		revision, _ := r.Git.Head(fleetURL, "main")
 		return revision
@@ -88,7 +98,7 @@ func TestBootstrap(t *testing.T) {
 			ca = file
 		}
 	}
-	const image = "registry.example.com/acme/tenure-server:v9"
+	image := published.host + "/acme/tenure-server:" + earlierVersion
 	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", ca, "--manager-image", image}
 
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
@@ -103,6 +113,7 @@ func TestBootstrap(t *testing.T) {
 		t.Error("a bootstrap that fails has pushed")
 	}
 
+	began := time.Now()
 	killed := r.bootstrap(token...)
 	killed.says(0, "✓ the manifests are pushed", patience)
 	killed.signal(syscall.SIGKILL)
@@ -111,7 +122,6 @@ func TestBootstrap(t *testing.T) {
 	if pushed == before {
 		t.Fatal("nothing was pushed")
 	}
-	began := time.Now()
 	completed := r.bootstrap(token...)
 	completed.exits(0, patience)
 	t.Logf("completed after %.1fs:\n%s", time.Since(began).Seconds(), completed.out.String())
@@ -124,10 +134,11 @@ func TestBootstrap(t *testing.T) {
 		failed := r.settle()
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
-	manager := func(r run) string {
+	t.Logf("from a bare cluster to tenants that deliver: %.1fs with two runs of bootstrap, goal %s", time.Since(began).Seconds(), firstTenant)
+	manager := func() string {
 		return r.field("flux-system", "deployment/tenure-manager", ".spec.template.spec.containers[0].image")
 	}
-	if got := manager(r); got != image {
+	if got := manager(); got != image {
 		t.Errorf("the manager has the image %s, want %s", got, image)
 	}
 	if strings.Contains(killed.out.String()+completed.out.String(), "t0ken") {
@@ -144,10 +155,11 @@ func TestBootstrap(t *testing.T) {
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/other", "--token-auth").
 		fails("the cluster follows another repository", patience, "it follows", fleetURL)
 	t.Run("Drift", func(t *testing.T) { testBootstrapDrift(r.with(t)) })
-	t.Run("SSH", func(t *testing.T) { testBootstrapSSH(r.with(t)) })
-	if got := manager(r); got != image {
+	t.Run("SSH", func(t *testing.T) { testBootstrapSSH(bootstrapped{r.with(t), r.program}) })
+	if got := manager(); got != image {
 		t.Errorf("a bootstrap without --manager-image took the image %s, want that it keeps %s", got, image)
 	}
+	t.Run("Upgrade", func(t *testing.T) { testBootstrapUpgrade(r.with(t), published, programs) })
 }
 
 // testBootstrapDrift runs `tenure check` and `tenure profile` on the bootstrapped cluster and
@@ -165,7 +177,7 @@ func testBootstrapDrift(r run) {
 
 // testBootstrapSSH moves the cluster to SSH: the user pushes with the agent, the cluster reads
 // with its own key.
-func testBootstrapSSH(r run) {
+func testBootstrapSSH(r bootstrapped) {
 	const url = "ssh://git@git.example.com/acme/fleet"
 	socket, person := startAgent(r.t)
 	agent := "SSH_AUTH_SOCK=" + socket
@@ -244,4 +256,44 @@ func startAgent(t *testing.T) (socket, public string) {
 		}
 	}()
 	return socket, string(ssh.MarshalAuthorizedKey(signer.PublicKey()))
+}
+
+// testBootstrapUpgrade upgrades Tenure with `tenure profile multi-tenant` of the later version, as
+// docs/how-to/install.md says, and pushes the change of the fleet.
+func testBootstrapUpgrade(r run, published releases, programs string) {
+	checkout := filepath.Join(r.t.TempDir(), "fleet")
+	if err := r.Git.Export(r.t.Context(), fleetURL, "main", checkout); err != nil {
+		r.t.Fatal(err)
+	}
+	image := published.host + "/acme/tenure-server:" + laterVersion
+	published.pull(r.t, programs, laterVersion)
+	runs(r.t, checkout, filepath.Join(published.tenure[laterVersion], "tenure"), "profile", "multi-tenant", "--fleet", ".", "--path", "clusters/staging", "--manager-image", image, "--yes")
+	_, err := r.Git.Commit(r.t.Context(), fleetURL, "main", laterVersion, func(tree *githost.Tree) error {
+		return fs.WalkDir(os.DirFS(checkout), ".", func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(filepath.Join(checkout, name))
+			if err != nil {
+				return err
+			}
+			return tree.WriteFile(name, content)
+		})
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	kube, err := flux.NewClient(r.REST)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := flux.RequestReconcile(r.t.Context(), kube, flux.Ref{Kind: flux.GitRepository, Namespace: "flux-system", Name: "flux-system"}); err != nil {
+		r.t.Fatal(err)
+	}
+	testwait.For(r.t, "the manager to have the image of the later version", patience, func() (bool, string) {
+		got := r.field("flux-system", "deployment/tenure-manager", ".spec.template.spec.containers[0].image")
+		return got == image, got
+	})
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment/tenure-manager", atMost)
+	expectNothing(r.t, "all is ready after the upgrade", r.settle())
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,7 +184,7 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// Objects of the tenant of TestChart.
+// Objects of a tenant.
 const (
 	chartTenant = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
@@ -206,121 +205,6 @@ spec: {interval: 1h, prune: true, path: ./, serviceAccountName: admin, sourceRef
 `
 )
 
-// TestChart installs, upgrades and removes the chart with helm, on a cluster with Flux.
-func TestChart(t *testing.T) {
-	t.Parallel()
-	dir, _ := newFleet(t, nil)
-	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
-	expectNothing(t, "the fleet is ready", failed)
-	admin := filepath.Join(t.TempDir(), "kubeconfig")
-	content, err := os.ReadFile(r.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, string(content), admin)
-	p := proxied{run: r, kubeconfig: admin}
-
-	// An earlier version of the chart, whose kinds have another description.
-	const now, before = "TenancyProfile configures the rules", "TenancyProfile configured the rules"
-	old := filepath.Join(t.TempDir(), "tenure")
-	if err := os.CopyFS(old, os.DirFS(chartFolder(t))); err != nil {
-		t.Fatal(err)
-	}
-	edit(t, now, before, old, "crds", "tenancyprofiles.tenure.dev.yaml")
-	edit(t, now, before, old, "templates", "crds.yaml")
-
-	p.helmRefuses("additional properties 'proxies' not allowed", "install", old, "--set", "proxies.enabled=true")
-	p.helm("install", old)
-	p.seesReleases("the chart is installed", release{"tenure", "flux-system", "1", "deployed"})
-	if got := r.profileDescription(); !strings.HasPrefix(got, before) {
-		t.Errorf("the earlier chart has the kind %q", got)
-	}
-	p.checked("kinds")
-	r.kubectl(chartTenant, "apply", "-f", "-")
-	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
-	r.refusesAttack()
-	r.alice("tenants may fetch from nowhere by default", "must not fetch from https://git.example.com/acme/app (allowed: none)", chartSource)
-
-	expired := r.expires()
-	values := filepath.Join(t.TempDir(), "values.yaml")
-	write(t, "manager: {replicas: 2}\nproxy: {enabled: true, replicas: 1}\ncapsule: {enabled: true}\nprofile: {tenants: {sources: {git: [\"https://git.example.com/acme/*\"]}}}\n", values)
-	p.helm("upgrade", chartFolder(t), "-f", values)
-	if got := r.profileDescription(); !strings.HasPrefix(got, now) {
-		t.Errorf("after the upgrade the kind is %q", got)
-	}
-	for deployment, want := range map[string]string{"tenure-manager": "2", "tenure-proxy": "1"} {
-		if got := r.field("flux-system", "deployment/"+deployment, ".status.readyReplicas"); got != want {
-			t.Errorf("%s has %q ready replicas, want %s", deployment, got, want)
-		}
-	}
-	if got := r.field("", "customresourcedefinition/tenants.capsule.clastix.io", ".metadata.name"); got == "" {
-		t.Error("the upgrade has not installed Capsule's kinds")
-	}
-	p.checked()
-	r.refusesAttack()
-	testwait.For(t, "the approved address to be accepted", patience, func() (bool, string) {
-		out, err := kubectl(t, r.Cluster, chartSource, "apply", "-f", "-", "--as=alice")
-		return err == nil, out
-	})
-	// The webhook has the certificate that the manager filled in before the upgrade.
-	testwait.For(t, "the owner to create a namespace", patience, func() (bool, string) {
-		out, err := kubectl(t, r.Cluster, "", "create", "namespace", "team-more", "--as=alice")
-		return err == nil || strings.Contains(out, "already exists"), out
-	})
-	p.rollsBack(before, values)
-	p.refused("cannot be imported into the current release", "helm", "install", "second", chartFolder(t), "-n", "other", "--create-namespace")
-	r.drains()
-	r.renewed(expired)
-	p.helmRefuses("at '/manager/replicas': got string, want integer", "upgrade", chartFolder(t), "--set", "manager.replicas=two")
-
-	p.helm("upgrade", chartFolder(t), "--reuse-values", "--set", "manager.release=true")
-	if got := r.field("", "tenants.tenure.dev/team", ".metadata.finalizers"); got != "" {
-		t.Errorf("the manager has left finalizers: %s", got)
-	}
-	p.runs("helm", "uninstall", "tenure", "-n", "flux-system", "--wait", atMost)
-	for _, object := range []string{
-		"customresourcedefinition/tenants.tenure.dev", "customresourcedefinition/tenancyprofiles.tenure.dev", "customresourcedefinition/tenants.capsule.clastix.io",
-		"tenancyprofile/default", "tenants.tenure.dev/team", "namespace/team-apps", "namespace/team-more",
-	} {
-		if r.field("", object, ".metadata.name") == "" {
-			t.Errorf("uninstalling has deleted %s", object)
-		}
-	}
-	if left := r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name", "-l", "app.kubernetes.io/name=tenure"); left != "" {
-		t.Errorf("uninstalling has left:\n%s", left)
-	}
-
-	// The release takes over what the last one has kept.
-	p.helm("install", chartFolder(t), "-f", values)
-	r.refusesAttack()
-}
-
-// helm installs or upgrades the release, and waits until it is ready.
-func (p proxied) helm(action, chart string, args ...string) {
-	p.t.Helper()
-	p.runs("helm", append([]string{action, "tenure", chart, "-n", "flux-system", "--wait", atMost}, args...)...)
-}
-
-// helmRefuses installs or upgrades the release with wrong values.
-func (p proxied) helmRefuses(why, action, chart string, args ...string) {
-	p.t.Helper()
-	p.refused(why, "helm", append([]string{action, "tenure", chart, "-n", "flux-system"}, args...)...)
-}
-
-// profileDescription returns the description of the profile's kind in the cluster.
-func (r run) profileDescription() string {
-	r.t.Helper()
-	return r.field("", "customresourcedefinition/tenancyprofiles.tenure.dev", ".spec.versions[0].schema.openAPIV3Schema.description")
-}
-
-// alice applies an object as the tenant's owner, which the rules must refuse with the reason.
-func (r run) alice(reason, why, manifest string) {
-	r.t.Helper()
-	if out, err := kubectl(r.t, r.Cluster, manifest, "apply", "-f", "-", "--as=alice"); err == nil || !strings.Contains(out, why) {
-		r.t.Errorf("%s: want %q, got %v\n%s", reason, why, err, out)
-	}
-}
-
 // refusesAttack waits until the rules are in force: the owner must not apply the platform's source
 // as an account of the platform.
 func (r run) refusesAttack() {
@@ -329,39 +213,6 @@ func (r run) refusesAttack() {
 		out, err := kubectl(r.t, r.Cluster, chartAttack, "apply", "-f", "-", "--dry-run=server", "--as=alice")
 		return err != nil && strings.Contains(out, "tenant team: Kustomization attack"), out
 	})
-}
-
-// checked runs `tenure check`, and expects failures of the lockdown of Flux, which the chart does
-// not have, and of the given checks.
-func (p proxied) checked(failures ...string) {
-	p.t.Helper()
-	out, err := command(p.t, p.t.TempDir(), "check", "--kubeconfig", p.kubeconfig).CombinedOutput()
-	want := append([]string{"notifications", "rights of Flux", "roles"}, failures...)
-	slices.Sort(want)
-	var got []string
-	right := 0
-	for line := range strings.Lines(string(out)) {
-		cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), 3)
-		switch {
-		case len(cells) < 2 || strings.Contains(cells[0], "-controller -"): // a flag
-		case cells[1] == "True":
-			right++
-		case cells[1] == "False":
-			got = append(got, cells[0])
-		}
-		if len(cells) == 3 && cells[0] == "roles" {
-			// It names some of the missing roles.
-			for missing := range strings.SplitSeq(cells[2], ";") {
-				if strings.Contains(missing, " is missing") && !strings.Contains(missing, "tenure-flux-") && !strings.Contains(missing, "-controller is") {
-					p.t.Errorf("check misses a role that is not Flux's: %s", missing)
-				}
-			}
-		}
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" || err == nil || right < 20 {
-		p.t.Errorf("check finds %d things right; wrong are -want +got:\n%s%v\n%s", right, diff, err, out)
-	}
 }
 
 // TestChartByFlux installs the chart from an OCI registry as docs/how-to/install.md says, with

@@ -59,6 +59,10 @@ func fragments() []fragment {
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "resources:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/flux-operator.md", begins: "spec:\n  kustomize:", read: patchesFlux},
+		{page: "docs/how-to/install.md", begins: "profile:", read: func(block string) error {
+			var values struct{ Profile v1alpha1.TenancyProfileSpec }
+			return yaml.UnmarshalStrict([]byte(block), &values)
+		}},
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},

@@ -58,15 +58,19 @@ func documentedCommands() []documentedCommand {
 		{begins: "tenure create tenant", at: elsewhere, elsewhere: "TestTenantComesAndGoes"},
 		{begins: "tenure delete tenant", at: elsewhere, elsewhere: "TestTenantComesAndGoes"},
 		{begins: "tenure verify", at: elsewhere, elsewhere: "TestVerifyPublicFleets"},
-		{begins: "tenure install --export", at: elsewhere, elsewhere: "TestInstallExport"},
-		{begins: "kubectl apply --server-side", at: elsewhere, elsewhere: "TestInstallExport and TestManager"},
+		{begins: "tenure install --export", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl apply --server-side", at: elsewhere, elsewhere: "TestRelease and TestManager"},
 		{begins: "tenure migrate capsule", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "kubectl annotate crd", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "kubectl get tnt", at: elsewhere, elsewhere: "TestManager"},
-		{begins: "helm install", at: elsewhere, elsewhere: "TestChart"},
-		{begins: "helm upgrade", at: elsewhere, elsewhere: "TestChart"},
-		{begins: "helm uninstall", at: elsewhere, elsewhere: "TestChart"},
-		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestChart"},
+		{begins: "helm install", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "helm upgrade", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "helm rollback", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "helm uninstall", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl apply -f tenant.yaml", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl wait tenant/dev-team", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl delete clusterrolebinding", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "tenure kubeconfig", at: elsewhere, elsewhere: "TestClients, and TestKubeconfig of internal/cli/kubeconfig"},
 		{begins: "kubectl --kubeconfig", at: elsewhere, elsewhere: "TestClients"},
 		{begins: "kubectl -n flux-system patch service/tenure-proxy", at: elsewhere, elsewhere: "TestClients"},
@@ -75,9 +79,9 @@ func documentedCommands() []documentedCommand {
 
 		{begins: "kubectl -n flux-system logs deployment/tenure-manager | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
 		{begins: "kubectl delete -k config/monitoring", at: elsewhere, elsewhere: "the local cluster has no kinds of Prometheus"},
-		{begins: "kubectl -n flux-system create job --from=cronjob/tenure-check", at: elsewhere, elsewhere: "TestInstallExport makes the Job"},
-		{begins: "kubectl -n flux-system wait --for=condition=Complete job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport waits for the Job"},
-		{begins: "kubectl -n flux-system logs job/tenure-check-now", at: elsewhere, elsewhere: "TestInstallExport reads what the Job prints"},
+		{begins: "kubectl -n flux-system create job --from=cronjob/tenure-check", at: elsewhere, elsewhere: "TestRelease makes the Job"},
+		{begins: "kubectl -n flux-system wait --for=condition=Complete job/tenure-check-now", at: elsewhere, elsewhere: "TestRelease waits for the Job"},
+		{begins: "kubectl -n flux-system logs job/tenure-check-now", at: elsewhere, elsewhere: "TestRelease reads what the Job prints"},
 		{begins: "kubectl -n flux-system create", at: elsewhere, elsewhere: "a person has the files"},
 		{begins: "git tag", at: elsewhere, elsewhere: "it publishes a release"},
 		{begins: "git checkout", at: elsewhere, elsewhere: "it publishes a release"},
@@ -106,22 +110,15 @@ func commandsOf(t *testing.T, at place) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range blocks(string(content)) {
-			for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
-				command := strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "$ ")), " ")
-				program, _, _ := strings.Cut(command, " ")
-				if !slices.Contains([]string{"tenure", "kubectl", "helm", "flux", "git"}, program) {
-					continue
-				}
-				i := slices.IndexFunc(known, func(c documentedCommand) bool { return strings.HasPrefix(command, c.begins) })
-				if i < 0 {
-					t.Errorf("%s: say in documentedCommands where a test runs %q", filepath.Base(page), command)
-					continue
-				}
-				if used[i] = true; known[i].at == at {
-					// Pages abbreviate digests.
-					found = append(found, strings.ReplaceAll(command, "sha256:…", "sha256:"+strings.Repeat("0", 64)))
-				}
+		for _, command := range commandsIn(string(content)) {
+			i := slices.IndexFunc(known, func(c documentedCommand) bool { return strings.HasPrefix(command, c.begins) })
+			if i < 0 {
+				t.Errorf("%s: say in documentedCommands where a test runs %q", filepath.Base(page), command)
+				continue
+			}
+			if used[i] = true; known[i].at == at {
+				// Pages abbreviate digests.
+				found = append(found, strings.ReplaceAll(command, "sha256:…", "sha256:"+strings.Repeat("0", 64)))
 			}
 		}
 	}
@@ -132,6 +129,21 @@ func commandsOf(t *testing.T, at place) []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// commandsIn returns the commands of a page, each in one line.
+func commandsIn(page string) []string {
+	var found []string
+	for _, block := range blocks(page) {
+		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+			command := strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "$ ")), " ")
+			program, _, _ := strings.Cut(command, " ")
+			if slices.Contains([]string{"tenure", "kubectl", "helm", "flux", "git"}, program) {
+				found = append(found, command)
+			}
+		}
+	}
+	return found
 }
 
 // pasteCommands runs the documented commands of a place in a folder that folder returns.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,14 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // checksItself runs the CronJob of the check at once, and waits until its Job has the condition and
@@ -39,69 +35,6 @@ func (r run) checksItself(reason, condition, text string) {
 	if err != nil || !strings.Contains(ended, `"type":"`+condition+`"`) || !strings.Contains(log, text) {
 		r.t.Errorf("%s: want the Job to be %s and to log %q, got %s, %v\n%s", reason, condition, text, ended, err, log)
 	}
-}
-
-// rollsBack goes back to the first revision of the release and then on again, while the owner of a
-// tenant attacks without a pause.
-func (p proxied) rollsBack(earlier, values string) {
-	t := p.t
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	admitted, refused := make(chan string, 1), make(chan time.Duration, 1)
-	config := rest.CopyConfig(p.REST)
-	config.Impersonate.UserName = "alice"
-	config.QPS = -1
-	alice, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	attack, err := flux.ReadObjects([]byte(chartAttack))
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		admitted <- admittedAttack(ctx, func() error { return alice.Create(ctx, attack[0].DeepCopy(), client.DryRunAll) })
-	}()
-	go func() {
-		refused <- longestRefusal(ctx, func() error {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-apps", Name: "probe"}}
-			return alice.Create(t.Context(), object, client.DryRunAll)
-		})
-	}()
-
-	p.runs("helm", "rollback", "tenure", "1", "-n", "flux-system", "--wait", atMost)
-	if got := p.profileDescription(); !strings.HasPrefix(got, earlier) {
-		t.Errorf("after the rollback the kind is %q", got)
-	}
-	if got := p.kubectl("", "-n", "flux-system", "get", "deployments", "-o", "name", "-l", "app=tenure-proxy", "--ignore-not-found"); got != "" {
-		t.Errorf("after the rollback there is %s", got)
-	}
-	p.kubectl("", "wait", "tenants.tenure.dev/team", "--for=condition=Ready", atMost)
-	p.helm("upgrade", chartFolder(t), "-f", values)
-	cancel()
-	if got := <-admitted; got != "" {
-		t.Errorf("during the rollback: %s", got)
-	}
-	longest := <-refused
-	t.Logf("during the rollback and the next upgrade, the owner was refused for %.1fs", longest.Seconds())
-	if longest > maxRefusal {
-		t.Errorf("the owner was refused for %s, want at most %s", longest, maxRefusal)
-	}
-}
-
-// admittedAttack repeats an attack until the context ends, and returns what went wrong: the first
-// attempt that was admitted, or too few attempts.
-func admittedAttack(ctx context.Context, attack func() error) string {
-	attempts := 0
-	for ctx.Err() == nil {
-		if attempts++; attack() == nil {
-			return fmt.Sprintf("attack %d was admitted", attempts)
-		}
-	}
-	if attempts < 10 {
-		return fmt.Sprintf("there were only %d attacks", attempts)
-	}
-	return ""
 }
 
 // drains drains the only node of the programs of Tenure. Their disruption budgets let one replica go,

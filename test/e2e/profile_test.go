@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,10 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,95 +125,5 @@ func switchTo(t *testing.T, e example, tenants bool) {
 	}
 	if err := plan.Write(e.platform); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestInstallExport applies the output of `tenure install --export` to a bare cluster, twice,
-// and checks that Flux runs and is locked down. It applies the output once more without a
-// change, as a pipeline does. Then it uninstalls Tenure, and installs it again.
-func TestInstallExport(t *testing.T) {
-	t.Parallel()
-	cluster := testcluster.Start(t, localcluster.Options{})
-	kube, err := client.New(cluster.REST, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A started cluster has its aggregated roles: an account with the role can use it.
-	view := &rbacv1.ClusterRole{}
-	if err := kube.Get(t.Context(), client.ObjectKey{Name: "view"}, view); err != nil || len(view.Rules) == 0 {
-		t.Errorf("ClusterRole view gives nothing in a cluster that has started: %v", err)
-	}
-	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers", "--check").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The kinds of some objects are new, which kubectl finds out after it has
-	// applied the others.
-	if out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(out, "ensure CRDs are installed first") {
-		t.Errorf("a first time: %v\n%s", err, out)
-	}
-	r := run{t: t, Cluster: cluster}
-	r.installs("again", string(manifests))
-	r.checksItself("all is as installed", "Complete", "kinds ")
-	r.kubectl("", "delete", "validatingadmissionpolicybinding", "tenure-protected")
-	r.checksItself("a binding is gone", "Failed", "ValidatingAdmissionPolicyBinding tenure-protected is missing")
-	r.installs("and when nothing is new", string(manifests))
-
-	r.kubectl(chartTenant, "apply", "-f", "-")
-	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
-	r.uninstalls("nobody can be asked", 1, "nobody can be asked")
-	r.uninstalls("only a look", 0, `(?s)tenure-namespaces would be deleted.*1 Tenants, 1 tenants' namespaces`, "--dry-run")
-	if r.field("", "tenants.tenure.dev/team", ".metadata.finalizers") == "" {
-		t.Error("the Tenant has no finalizer while the manager runs")
-	}
-	r.uninstalls("for good", 0, `Nothing isolates the tenants any more`, "--yes")
-	r.uninstalls("once more", 0, `Tenure is not installed`, "--yes")
-	if got := r.field("", "tenants.tenure.dev/team", ".metadata.finalizers"); got != "" {
-		t.Errorf("uninstalling has left finalizers: %s", got)
-	}
-	for _, object := range []string{"tenancyprofile/default", "tenants.tenure.dev/team", "namespace/team-apps", "customresourcedefinition/tenants.tenure.dev"} {
-		if r.field("", object, ".metadata.name") == "" {
-			t.Errorf("uninstalling has deleted %s", object)
-		}
-	}
-	rightsOfFlux := regexp.MustCompile(`/tenure-(.*-controller|source-watcher|root-.*)$`)
-	for left := range strings.FieldsSeq(r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings", "-o", "name", "-l", "app.kubernetes.io/name=tenure")) {
-		if !rightsOfFlux.MatchString(left) {
-			t.Errorf("uninstalling has left %s", left)
-		}
-	}
-	if got := r.field("flux-system", "deployment/kustomize-controller", ".status.readyReplicas"); got != "1" {
-		t.Errorf("after Tenure was uninstalled, kustomize-controller has %q ready replicas", got)
-	}
-
-	r.installs("after it was uninstalled", string(manifests))
-	r.refusesAttack()
-}
-
-// installs applies what `tenure install --export` has printed, and checks that Flux runs and is
-// locked down.
-func (r run) installs(reason, manifests string) {
-	r.t.Helper()
-	testwait.For(r.t, reason, patience, func() (bool, string) {
-		out, err := kubectl(r.t, r.Cluster, manifests, "apply", "--server-side", "-f", "-")
-		return err == nil, out
-	})
-	testwait.For(r.t, "Flux to run", patience, func() (bool, string) {
-		out := r.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
-		// Of the manager there are two.
-		ready := strings.Fields(out)
-		slices.Sort(ready)
-		return slices.Equal(ready, []string{"1", "1", "1", "1", "1", "1", "2"}), out
-	})
-	checks(r, 0, `tenure-flux-objects +True +denies`)
-}
-
-// uninstalls runs `tenure uninstall`, and compares its exit code and what it prints.
-func (r run) uninstalls(reason string, code int, want string, args ...string) {
-	r.t.Helper()
-	cmd := command(r.t, r.t.TempDir(), append([]string{"uninstall", "--kubeconfig", r.Kubeconfig}, args...)...)
-	out, _ := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != code || !regexp.MustCompile(want).Match(out) {
-		r.t.Fatalf("%s: want exit code %d and %q, got %d and\n%s", reason, code, want, got, out)
 	}
 }

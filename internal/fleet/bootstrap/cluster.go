@@ -71,6 +71,13 @@ func (b *bootstrapper) checkCluster(ctx context.Context) error {
 			return fmt.Errorf("%w: %s: %s", ErrCluster, r.Name, r.Message)
 		}
 	}
+	release, err := checks.HelmRelease(ctx)
+	if err != nil {
+		return err
+	}
+	if release != "" {
+		return fmt.Errorf("%w: Helm release %s has installed Tenure there, and two installations would overwrite each other: uninstall it first (docs/how-to/install.md, section Uninstall)", ErrCluster, release)
+	}
 	if b.live.source, err = b.get(ctx, "GitRepository"); err != nil {
 		return err
 	}

@@ -151,6 +151,22 @@ func appliedElsewhere(o *unstructured.Unstructured) error {
 	return nil
 }
 
+// HelmRelease returns the Helm release that has installed the manager, as NAMESPACE/NAME, or "". It
+// returns an error if the manager's Deployment cannot be read.
+func (c Cluster) HelmRelease(ctx context.Context) (string, error) {
+	manager := &unstructured.Unstructured{}
+	manager.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, manager)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("cannot read Tenure's manager: %w", err)
+	}
+	var other *AppliedElsewhereError
+	if errors.As(appliedElsewhere(manager), &other) {
+		return other.Release, nil
+	}
+	return "", nil
+}
+
 // held counts the Tenants and the tenants' namespaces of an installation, and returns an object
 // that has a finalizer of the manager, or "".
 func (c Cluster) held(ctx context.Context, found *Installation) (string, error) {

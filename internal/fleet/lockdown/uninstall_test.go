@@ -121,6 +121,11 @@ func TestInstallationElsewhere(t *testing.T) {
 			o.SetAnnotations(given.GetAnnotations())
 			return true
 		})
+		rest, helm := strings.CutPrefix(tc.want, "Helm release ")
+		want, _, _ := strings.Cut(rest, " ")
+		if release, err := c.HelmRelease(t.Context()); err != nil || helm && release != want || !helm && release != "" {
+			t.Errorf("%s: the Helm release is %q, %v", tc.reason, release, err)
+		}
 		found, err := c.Installation(t.Context())
 		var other *AppliedElsewhereError
 		if found != nil || !errors.As(err, &other) || err.Error() != tc.want {

@@ -1,0 +1,57 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// parametersNotFound is a part of the API server's message about a policy whose kind of parameters
+// it has not found (k8s.io/apiserver, package admission/plugin/policy/generic).
+const parametersNotFound = "failed to find resource referenced by paramKind"
+
+// errParametersNotFound is returned by the readiness check while the API server has not found the
+// TenancyProfile's kind.
+var errParametersNotFound = errors.New("the API server has not found the kind TenancyProfile yet, and refuses every request that a rule is about; it looks for new kinds every 30 s")
+
+// parametersFound is a readiness check. The API server refuses every request that a policy matches
+// until it has found the kind of the policy's parameters, for up to 30 s after the kind was
+// installed. Installers wait for the manager, and so nobody begins to work before that.
+type parametersFound struct {
+	kube client.Client
+	// namespace is the manager's own, in which it may create Leases.
+	namespace string
+	// answered is set when the API server has answered once.
+	answered atomic.Bool
+}
+
+// check returns [errParametersNotFound] if the API server refuses a Lease, which the policy
+// tenure-takeover is about, for this reason. It asks each time, since the rules may be installed after
+// the manager. An API server that does not answer is an error only before its first answer: later it
+// is no reason to take the webhooks from the owners.
+func (p *parametersFound) check(request *http.Request) error {
+	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+	defer cancel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: leaseName + "-dry-run"}}
+	var answer apierrors.APIStatus
+	switch err := p.kube.Create(ctx, lease, client.DryRunAll); {
+	case err != nil && !errors.As(err, &answer):
+		if p.answered.Load() {
+			return nil
+		}
+		return fmt.Errorf("cannot ask the API server whether it has found the kind TenancyProfile: %w", err)
+	case err != nil && strings.Contains(err.Error(), parametersNotFound):
+		return errParametersNotFound
+	}
+	p.answered.Store(true)
+	return nil
+}
