@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -389,7 +391,7 @@ rules:
 		return podOf("a:1", "initContainers: [{name: i, image: 'b:1', resources: {"+init+"}}],", ", resources: {"+container+"}")
 	}
 	checkRules(t, owner, "ruled-resources", []ruleCase{
-		{"a limit beyond the ratio", of("requests: {memory: 1Gi}, limits: {memory: 2Gi}", ""), []string{`workload resource limit "memory" at spec.containers[0].resources.limits["memory"] violates policy Ratio: limit 2Gi must not exceed 1536Mi (request 1Gi x ratio 1.5)`}},
+		{"a limit beyond the ratio", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 2Gi, cpu: 110m}", ""), []string{`workload resource limit "memory" at spec.containers[0].resources.limits["memory"] violates policy Ratio: limit 2Gi must not exceed 1536Mi (request 1Gi x ratio 1.5)`}},
 		{"a limit at the ratio", of("requests: {memory: 1Gi}, limits: {memory: 1536Mi}", ""), []string{`"cpu"`, "requires a request greater than zero"}},
 		{"a limit within", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", ""), nil},
 		{"a later rule allows more", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 300m}", ""), nil},
@@ -418,4 +420,33 @@ rules:
 		{"beyond the ratio", of("requests: {memory: 1Gi, cpu: 500m}, limits: {cpu: 1}"), []string{`spec.resources.limits["cpu"]`, "must not exceed 750m"}},
 		{"no resources", podOf("a:1", "", ""), []string{`spec.resources.limits["cpu"]`, "requires a request greater than zero"}},
 	})
+}
+
+// The API server calls the webhook for rules for objects of the namespaces with such rules, and not
+// for Secrets, which the manager may not read.
+func TestAuditWebhookOfSecrets(t *testing.T) {
+	t.Parallel()
+	admin, _, _ := cluster(t)
+	if err := admin.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: audited, labels: {projectcapsule.dev/rules: audit}}}")); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody answers, so that each call is refused.
+	hook := admission.AuditWebhook()
+	hook.Name = "audited"
+	hook.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}
+	hook.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail)
+	hook.Webhooks[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = "audited"
+	if err := admin.Create(t.Context(), hook); err != nil {
+		t.Fatal(err)
+	}
+	create := func(kind, more string) error {
+		return admin.Create(t.Context(), parse(t, "{apiVersion: v1, kind: "+kind+", metadata: {name: x, namespace: audited}"+more+"}"), client.DryRunAll)
+	}
+	testwait.For(t, "the webhook to be called", patience, func() (bool, string) {
+		err := create("ConfigMap", "")
+		return err != nil && strings.Contains(err.Error(), "failed calling webhook"), fmt.Sprint(err)
+	})
+	if err := create("Secret", ", stringData: {password: secret}"); err != nil {
+		t.Errorf("a Secret: %v", err)
+	}
 }
