@@ -142,8 +142,6 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 	}
 	switch {
 	case l.Default == "":
-	case classes != nil && classes.Selector == nil && !allowsName(classes.AllowedNames, l.Default):
-		t.note(Refused, field+".default", "class %q is not allowed: add it to %s.allowed", l.Default, field)
 	case len(validation.IsDNS1123Subdomain(l.Default)) > 0:
 		t.note(Refused, field+".default", "%q is not the name of a class", l.Default)
 	case classes == nil:
@@ -151,6 +149,11 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 		t.note(Different, field+".default", byDefaults)
 	default:
 		classes.Default = l.Default
+		if !allowsName(classes.AllowedNames, l.Default) {
+			// A default is allowed, as with Capsule.
+			classes.Allowed = append(classes.Allowed, v1alpha1.ValuePattern(l.Default))
+			t.bounded(field+".allowed", len(classes.Allowed))
+		}
 		t.note(Different, field+".default", byDefaults)
 	}
 	return classes
