@@ -461,3 +461,20 @@ deviceClasses: {matchLabels: {tier: gold}}`,
 		})
 	}
 }
+
+// TestLists checks the annotations of namespaces that list what a Tenant allows.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	tenant := &v1beta2.Tenant{}
+	tenant.Name = "oil"
+	if err := yaml.Unmarshal([]byte(`{containerRegistries: {allowed: [docker.io, quay.io], allowedRegex: "^a$"}, ingressOptions: {allowedClasses: {allowed: [public]}}, storageClasses: {allowedRegex: "^fast"}}`), &tenant.Spec); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"capsule.clastix.io/allowed-registries": "docker.io,quay.io", "capsule.clastix.io/allowed-registries-regexp": "^a$",
+		"capsule.clastix.io/ingress-classes": "public", "capsule.clastix.io/storage-classes-regexp": "^fast",
+	}
+	if diff := cmp.Diff(want, Translate(Input{Tenant: tenant}).Spec.Namespaces.Annotations); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

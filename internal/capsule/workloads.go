@@ -39,6 +39,30 @@ func (t *translation) workloads() {
 		t.spec.Workloads.DeviceClasses = t.selected("spec.deviceClasses", *d)
 	}
 	t.rules()
+	t.lists()
+}
+
+// lists writes the names and expressions of lists into annotations of the namespaces, where
+// Capsule's clients read them.
+func (t *translation) lists() {
+	spec := &t.tenant.Spec
+	if l := spec.ContainerRegistries; l != nil {
+		t.list("allowed-registries", l.Allowed, l.AllowedRegex)
+	}
+	if o := spec.IngressOptions; o != nil && o.AllowedClasses != nil {
+		t.list("ingress-classes", o.AllowedClasses.Allowed, o.AllowedClasses.AllowedRegex)
+	}
+	if l := spec.StorageClasses; l != nil {
+		t.list("storage-classes", l.Allowed, l.AllowedRegex)
+	}
+}
+
+func (t *translation) list(name string, allowed []string, expression string) {
+	for key, value := range map[string]string{name: strings.Join(allowed, ","), name + "-regexp": expression} {
+		if value != "" && len(t.spec.Namespaces.Annotations) < maxMetadata {
+			t.spec.Namespaces.Annotations = with(t.spec.Namespaces.Annotations, capsuleDomain+"/"+key, value)
+		}
+	}
 }
 
 func (t *translation) unenforced(field, effect string) {
