@@ -236,11 +236,11 @@ func single(condition, value, path string) string {
 	return fmt.Sprintf("(%s ? [{'v': string(%s), 'path': '%s'}] : [])", condition, value, path)
 }
 
-// ruledPods: images, schedulers and QoS classes of Pods.
+// ruledPods: images, schedulers, QoS classes and resources of Pods.
 func ruledPods() *ruled {
 	p := &ruled{
-		name: "pods", title: "Pods have the images, schedulers and QoS classes that the rules of their Capsule Tenant allow",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")},
+		name: "pods", title: "Pods have the images, schedulers, QoS classes and resources that the rules of their Capsule Tenant allow",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers", "pods/resize")},
 	}
 	const registries = "r.?workloads.?registries.orValue([])"
 	wrongPolicy := fmt.Sprintf("[%s.filter(e, %s)[0]].map(e, e.?policy.orValue([]).size() == 0 || e.policy.exists(y, y == x.policy) ? '' :"+
@@ -266,6 +266,7 @@ func ruledPods() *ruled {
 		},
 		matches: "e == x.v", describes: "e",
 	})
+	p.podResources()
 	return p
 }
 

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -368,5 +370,83 @@ func TestCapsuleRulesAreTheManagers(t *testing.T) {
 	checkRules(t, owner, "ruled-alone", []ruleCase{{"any image", podOf("good/a:1", "", ""), []string{"no params found"}}})
 	if err := admin.Create(t.Context(), parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: capsule-managed-rules, namespace: ruled-alone}}")); err != nil {
 		t.Errorf("the rules cannot be written again: %v", err)
+	}
+}
+
+// The requests and limits of Pods: the last rule that denies or allows them decides.
+func TestCapsuleRulesOfResources(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-resources", `
+rules:
+- enforce: {action: deny, workloads: {targets: [pod/containers], resources: {limits: {memory: {policy: Ratio, value: "1.5"}, cpu: {policy: Ratio, value: 2}}}}}
+- enforce: {action: audit, workloads: {resources: {limits: {memory: {policy: Remove}}}}}
+- enforce: {action: allow, workloads: {targets: [pod/containers], resources: {limits: {cpu: {policy: Ratio, value: "3"}}}}}
+- enforce: {workloads: {targets: [pod/initcontainers], resources: {requests: {cpu: {policy: Remove}}, limits: {cpu: {policy: Remove}, memory: {policy: MatchRequest}, ephemeral-storage: {policy: Remove}}}}}
+- enforce: {workloads: {resources: {limits: {ephemeral-storage: {policy: Preserve}}}}}
+- enforce: {action: allow, workloads: {resources: {limits: {hugepages-2Mi: {policy: MatchRequest}}}}}
+- audience: [{kind: User, name: bob}]
+  enforce: {workloads: {resources: {limits: {memory: {policy: Remove}}}}}
+`)
+	of := func(container, init string) string {
+		return podOf("a:1", "initContainers: [{name: i, image: 'b:1', resources: {"+init+"}}],", ", resources: {"+container+"}")
+	}
+	checkRules(t, owner, "ruled-resources", []ruleCase{
+		{"a limit beyond the ratio", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 2Gi, cpu: 110m}", ""), []string{`workload resource limit "memory" at spec.containers[0].resources.limits["memory"] violates policy Ratio: limit 2Gi must not exceed 1536Mi (request 1Gi x ratio 1.5)`}},
+		{"a limit at the ratio", of("requests: {memory: 1Gi}, limits: {memory: 1536Mi}", ""), []string{`"cpu"`, "requires a request greater than zero"}},
+		{"a limit within", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", ""), nil},
+		{"a later rule allows more", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 300m}", ""), nil},
+		{"more than either", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 301m}", ""), []string{`limits["cpu"]`, "must not exceed 200m"}},
+		{"no limit", of("requests: {memory: 1Gi, cpu: 100m}, limits: {cpu: 110m}", ""), []string{`limits["memory"]`, "limit is undefined"}},
+		{"the request of an init container", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "requests: {cpu: 1}"), []string{`workload resource request "cpu" at spec.initContainers[0].resources.requests["cpu"]`, "must be undefined for policy Remove"}},
+		{"a limit that is not the request", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "requests: {memory: 1Gi}, limits: {memory: 2Gi}"), []string{"initContainers[0]", "MatchRequest"}},
+		{"a policy that a later rule ended", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "limits: {ephemeral-storage: 1Gi}"), nil},
+	})
+}
+
+// A list of allowed policies, and resources of the Pod itself, which a rule asks for.
+func TestCapsuleRulesOfAllowedResources(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-allowed-resources", `
+rules:
+- enforce: {action: allow, workloads: {targets: [pod], resources: {limits: {memory: {policy: Ratio, value: "1.5"}}}}}
+- enforce: {action: allow, workloads: {targets: [pod], resources: {limits: {memory: {policy: Remove}}}}}
+- enforce: {action: deny, workloads: {targets: [pod], resources: {limits: {cpu: {policy: Ratio, value: "1.5"}}}}}
+`)
+	of := func(resources string) string { return podOf("a:1", "resources: {"+resources+"},", "") }
+	checkRules(t, owner, "ruled-allowed-resources", []ruleCase{
+		{"beyond all that is allowed", of("requests: {memory: 1Gi, cpu: 500m}, limits: {memory: 2Gi, cpu: 500m}"), []string{`limits["memory"]`, "does not satisfy any allowed resource policy"}},
+		{"within one of them", of("requests: {memory: 1Gi, cpu: 500m}, limits: {memory: 1Gi, cpu: 500m}"), nil},
+		{"as another one", of("requests: {memory: 1Gi, cpu: 500m}, limits: {cpu: 500m}"), nil},
+		{"beyond the ratio", of("requests: {memory: 1Gi, cpu: 500m}, limits: {cpu: 1}"), []string{`spec.resources.limits["cpu"]`, "must not exceed 750m"}},
+		{"no resources", podOf("a:1", "", ""), []string{`spec.resources.limits["cpu"]`, "requires a request greater than zero"}},
+	})
+}
+
+// The API server calls the webhook for rules for objects of the namespaces with such rules, and not
+// for Secrets, which the manager may not read.
+func TestAuditWebhookOfSecrets(t *testing.T) {
+	t.Parallel()
+	admin, _, _ := cluster(t)
+	if err := admin.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: audited, labels: {projectcapsule.dev/rules: audit}}}")); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody answers, so that each call is refused.
+	hook := admission.AuditWebhook()
+	hook.Name = "audited"
+	hook.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}
+	hook.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail)
+	hook.Webhooks[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = "audited"
+	if err := admin.Create(t.Context(), hook); err != nil {
+		t.Fatal(err)
+	}
+	create := func(kind, more string) error {
+		return admin.Create(t.Context(), parse(t, "{apiVersion: v1, kind: "+kind+", metadata: {name: x, namespace: audited}"+more+"}"), client.DryRunAll)
+	}
+	testwait.For(t, "the webhook to be called", patience, func() (bool, string) {
+		err := create("ConfigMap", "")
+		return err != nil && strings.Contains(err.Error(), "failed calling webhook"), fmt.Sprint(err)
+	})
+	if err := create("Secret", ", stringData: {password: secret}"); err != nil {
+		t.Errorf("a Secret: %v", err)
 	}
 }

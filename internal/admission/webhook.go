@@ -130,7 +130,7 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 }
 
 // AuditWebhook returns the configuration of the webhook that writes events for rules with the
-// action audit of Capsule's Tenants, and sets the default metadata of rules. It decides nothing,
+// action audit of Capsule's Tenants, and sets the default metadata and the resources of rules. It decides nothing,
 // so it may fail. The API server calls it only in namespaces with such rules, and before the
 // policies, so that it also sees the requests that the policies refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
@@ -142,7 +142,7 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: AuditWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata is set",
+			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata and resources are set",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         RulesWebhook,

@@ -43,11 +43,11 @@ type auditedPart struct {
 }
 
 // NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
-// with the action audit, and those with default metadata.
+// with the action audit, and those with default metadata or with policies for resources.
 func NeedsWebhook(tenant *v1beta2.Tenant) bool {
 	return slices.ContainsFunc(tenant.Spec.Rules, func(raw v1beta2.Unknown) bool {
 		rule, err := decodeRule(raw.Raw)
-		return err == nil && rule.Enforce != nil && (rule.Enforce.Action == actionAudit || slices.ContainsFunc(rule.Enforce.Metadata, func(m metadataRule) bool {
+		return err == nil && rule.Enforce != nil && (rule.Enforce.Action == actionAudit || rule.Enforce.Workloads.Resources != nil || slices.ContainsFunc(rule.Enforce.Metadata, func(m metadataRule) bool {
 			return len(defaults(m.Labels))+len(defaults(m.Annotations)) > 0
 		}))
 	})
@@ -128,6 +128,7 @@ func Audit(status *v1beta2.RuleStatusStatus, r Request) []string {
 			}
 		}
 	}
+	messages = append(messages, auditResources(status, r)...)
 	slices.Sort(messages)
 	return slices.Compact(messages)
 }

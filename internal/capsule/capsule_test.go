@@ -420,7 +420,7 @@ priorityClasses: {matchLabels: {tier: gold}, default: b}
 runtimeClasses: {matchExpressions: [{key: tier, operator: Exists}]}
 deviceClasses: {matchLabels: {tier: gold}}`,
 			want: func(s *v1alpha1.TenantSpec) {
-				s.Workloads = v1alpha1.Workloads{PriorityClasses: withDefault(selected(gold), "b"), RuntimeClasses: selected(tiered), DeviceClasses: selected(gold)}
+				s.Workloads = v1alpha1.Workloads{PriorityClasses: withDefault(selected(gold, "b"), "b"), RuntimeClasses: selected(tiered), DeviceClasses: selected(gold)}
 				s.Network = v1alpha1.Network{IngressClasses: selected(gold), GatewayClasses: selected(tiered)}
 				s.Storage.Classes = selected(gold, "a")
 			},
@@ -428,8 +428,8 @@ deviceClasses: {matchLabels: {tier: gold}}`,
 		"a selector is none":                 {tenant: `storageClasses: {matchExpressions: [{key: a, operator: Is}]}`, refused: "spec.storageClasses"},
 		"an allowed default":                 {tenant: `storageClasses: {allowed: [a], default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("", "a"), "a") }},
 		"a default that matches":             {tenant: `storageClasses: {allowedRegex: "^a", default: ab}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("^a"), "ab") }},
-		"a default that is not allowed":      {tenant: `storageClasses: {allowed: [a], default: b}`, refused: "spec.storageClasses.default"},
-		"a default that does not match":      {tenant: `ingressOptions: {allowedClasses: {allowedRegex: ^a, default: b}}`, refused: "spec.ingressOptions.allowedClasses.default"},
+		"a default that is not listed":       {tenant: `storageClasses: {allowed: [a], default: b}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("", "a", "b"), "b") }},
+		"a default that does not match":      {tenant: `storageClasses: {allowedRegex: ^a, default: b}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("^a", "b"), "b") }},
 		"a registry is no name":              {tenant: `containerRegistries: {allowed: ["https://a.example.com"]}`, refused: "spec.containerRegistries.allowed[0]"},
 		"an address is none":                 {tenant: `serviceOptions: {externalIPs: {allowed: [a]}}`, refused: "spec.serviceOptions.externalIPs.allowed[0]"},
 		"an expression does not compile":     {tenant: `ingressOptions: {allowedHostnames: {allowedRegex: "a("}}`, refused: "spec.ingressOptions.allowedHostnames.allowedRegex"},
@@ -459,5 +459,22 @@ deviceClasses: {matchLabels: {tier: gold}}`,
 				}
 			}
 		})
+	}
+}
+
+// TestLists checks the annotations of namespaces that list what a Tenant allows.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	tenant := &v1beta2.Tenant{}
+	tenant.Name = "oil"
+	if err := yaml.Unmarshal([]byte(`{containerRegistries: {allowed: [docker.io, quay.io], allowedRegex: "^a$"}, ingressOptions: {allowedClasses: {allowed: [public]}}, storageClasses: {allowedRegex: "^fast"}}`), &tenant.Spec); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"capsule.clastix.io/allowed-registries": "docker.io,quay.io", "capsule.clastix.io/allowed-registries-regexp": "^a$",
+		"capsule.clastix.io/ingress-classes": "public", "capsule.clastix.io/storage-classes-regexp": "^fast",
+	}
+	if diff := cmp.Diff(want, Translate(Input{Tenant: tenant}).Spec.Namespaces.Annotations); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -121,7 +121,7 @@ func workloadFields() []Field {
 		anyExpression = "any expression, of 512 bytes at most"
 		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
 		withDefaults  = "by the policy tenure-defaults, which needs Kubernetes 1.36: see docs/how-to/limit-workloads.md"
-		aDefault      = withDefaults + ". A default class of the cluster wins. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
+		aDefault      = withDefaults + ". A default class of the cluster wins. A default is allowed, as in Capsule, whatever `allowed` and the selector say"
 	)
 	return []Field{
 		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
@@ -148,7 +148,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, resources, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota` and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. The same webhook changes requests and limits of new Pods; a Pod that does not keep a policy is refused. Policies for the Pod itself hold for Pods with resources of their own, and for all if `targets` names `pod`. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
 	}
 }
 

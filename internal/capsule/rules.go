@@ -56,7 +56,7 @@ type ruleEnforcement struct {
 			Policy []string `json:"policy,omitempty"`
 		} `json:"registries,omitempty"`
 		Schedulers []ruleExpression `json:"schedulers,omitempty"`
-		Resources  json.RawMessage  `json:"resources,omitempty"`
+		Resources  *resourceRules   `json:"resources,omitempty"`
 	} `json:"workloads,omitzero"`
 	Services struct {
 		Types         []string `json:"types,omitempty"`
@@ -277,9 +277,7 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
 		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
 	}
-	if len(e.Workloads.Resources) > 0 {
-		t.unenforced(field+".workloads.resources", "requests and limits are not changed")
-	}
+	t.checkResources(field+".workloads", e)
 	for i, r := range e.Workloads.Registries {
 		t.ruleExpressions(fmt.Sprintf("%s.workloads.registries[%d]", field, i), r.ruleExpression)
 	}

@@ -39,6 +39,30 @@ func (t *translation) workloads() {
 		t.spec.Workloads.DeviceClasses = t.selected("spec.deviceClasses", *d)
 	}
 	t.rules()
+	t.lists()
+}
+
+// lists writes the names and expressions of lists into annotations of the namespaces, where
+// Capsule's clients read them.
+func (t *translation) lists() {
+	spec := &t.tenant.Spec
+	if l := spec.ContainerRegistries; l != nil {
+		t.list("allowed-registries", l.Allowed, l.AllowedRegex)
+	}
+	if o := spec.IngressOptions; o != nil && o.AllowedClasses != nil {
+		t.list("ingress-classes", o.AllowedClasses.Allowed, o.AllowedClasses.AllowedRegex)
+	}
+	if l := spec.StorageClasses; l != nil {
+		t.list("storage-classes", l.Allowed, l.AllowedRegex)
+	}
+}
+
+func (t *translation) list(name string, allowed []string, expression string) {
+	for key, value := range map[string]string{name: strings.Join(allowed, ","), name + "-regexp": expression} {
+		if value != "" && len(t.spec.Namespaces.Annotations) < maxMetadata {
+			t.spec.Namespaces.Annotations = with(t.spec.Namespaces.Annotations, capsuleDomain+"/"+key, value)
+		}
+	}
 }
 
 func (t *translation) unenforced(field, effect string) {
@@ -142,8 +166,6 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 	}
 	switch {
 	case l.Default == "":
-	case classes != nil && classes.Selector == nil && !allowsName(classes.AllowedNames, l.Default):
-		t.note(Refused, field+".default", "class %q is not allowed: add it to %s.allowed", l.Default, field)
 	case len(validation.IsDNS1123Subdomain(l.Default)) > 0:
 		t.note(Refused, field+".default", "%q is not the name of a class", l.Default)
 	case classes == nil:
@@ -151,6 +173,11 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 		t.note(Different, field+".default", byDefaults)
 	default:
 		classes.Default = l.Default
+		if !allowsName(classes.AllowedNames, l.Default) {
+			// A default is allowed, as with Capsule.
+			classes.Allowed = append(classes.Allowed, v1alpha1.ValuePattern(l.Default))
+			t.bounded(field+".allowed", len(classes.Allowed))
+		}
 		t.note(Different, field+".default", byDefaults)
 	}
 	return classes

@@ -75,3 +75,17 @@ func TestTrustedLabels(t *testing.T) {
 		t.Errorf("labels of a namespace that was adopted do not count (-want +got):\n%s", diff)
 	}
 }
+
+// TestProtectedKey checks the keys by which something is decided, and others of the same domains.
+func TestProtectedKey(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]bool{
+		"tenure.dev/tenant": true, "a.tenure.dev/b": true, "capsule.clastix.io/tenant": true, "a.clastix.io/b": true, "pod-security.kubernetes.io/enforce": true,
+		"projectcapsule.dev/cordoned": true, "owner.projectcapsule.dev/promote": true, "reconcile.projectcapsule.dev/requestedAt": true,
+		"acme.projectcapsule.dev/team": false, "projectcapsule.dev.acme.example/team": false, "app.kubernetes.io/name": false, "kustomize.toolkit.fluxcd.io/name": false, "team": false,
+	} {
+		if got := ProtectedKey(key); got != want {
+			t.Errorf("%s: %t, want %t", key, got, want)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		if q.dryRun {
 			return d.Namespace, nil
 		}
+		if err := h.absent(ctx, q.namespace.Name); err != nil {
+			return nil, err
+		}
 		err = h.Reservations.Write(ctx, t, before, d.Reserved)
 		if err == nil {
 			return d.Namespace, nil
@@ -50,6 +53,22 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		before = nil
 	}
 	return nil, fmt.Errorf("cannot admit the namespace %s: the reservations of tenant %s change all the time; try again", q.namespace.Name, name)
+}
+
+// absent returns an error if a namespace exists. The API server refuses to create it after the
+// webhook has admitted it, so that nothing would end the admission, and the deletion of the tenant
+// would wait for the namespace.
+func (h *Handler) absent(ctx context.Context, name string) error {
+	for _, from := range []client.Reader{h.Client, h.APIReader} {
+		err := from.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the namespace %s: %w", name, err)
+		}
+	}
+	return apierrors.NewAlreadyExists(corev1.Resource("namespaces"), name)
 }
 
 // byCache decides by the cache and the last known reservations.

@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -138,6 +139,9 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		decide = func(ctx context.Context, q *question) (*corev1.Namespace, error) { return h.edit(ctx, q, before) }
 	}
 	born, err := decide(ctx, q)
+	if apierrors.IsAlreadyExists(err) {
+		return exists(err)
+	}
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		return admission.Denied(refusal.Error())
 	}
@@ -152,6 +156,13 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("cannot write the namespace: %w", err))
 	}
 	return admission.PatchResponseFromRaw(request.Object.Raw, content)
+}
+
+// exists returns the response about a namespace that exists, which is the API server's.
+func exists(err error) admission.Response {
+	response := admission.Errored(http.StatusConflict, err)
+	response.Result.Reason = metav1.StatusReasonAlreadyExists
+	return response
 }
 
 // question is about one namespace.
@@ -300,17 +311,18 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
 }
 
-// closest returns the tenant with the longest name that begins the name of a namespace, if all
-// of a user's tenants demand their prefix. Otherwise a name says nothing about the tenant.
+// closest returns the tenant with the longest name that begins the name of a namespace, if one of
+// the user's tenants demands its prefix. Otherwise a name says nothing about the tenant.
 func closest(owned map[string]bool, namespace string) string {
-	longest := ""
+	longest, demanded := "", false
 	for name, prefixed := range owned {
-		if !prefixed {
-			return ""
-		}
+		demanded = demanded || prefixed
 		if len(name) > len(longest) && strings.HasPrefix(namespace, name+"-") {
 			longest = name
 		}
+	}
+	if !demanded {
+		return ""
 	}
 	return longest
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,8 @@ func TestStaleOwner(t *testing.T) {
 	}{
 		"owner":    {"a tenant that was made a moment ago counts", "ann", []client.Object{owned("dev")}, ""},
 		"of two":   {"to guess would be to give one tenant's quota away", "ann", []client.Object{free("dev"), free("ops")}, "you own several tenants (dev, ops)"},
-		"of each":  {"the name could be of either tenant", "ann", []client.Object{owned("dev"), free("ops")}, "you own several tenants (dev, ops)"},
+		"of each":  {"the tenant that demands its prefix has it", "ann", []client.Object{owned("dev"), free("ops")}, ""},
+		"longer":   {"the longest prefix counts, if one is demanded", "ann", []client.Object{owned("de"), free("dev")}, ""},
 		"prefix":   {"only one tenant can have the name", "ann", []client.Object{owned("dev"), owned("ops"), owned("de")}, ""},
 		"no match": {"no tenant can have the name", "ann", []client.Object{owned("ops"), owned("dev-a")}, "you own several tenants (dev-a, ops)"},
 		"stranger": {"others' tenants do not count", "joe", []client.Object{owned("dev")}, "there is no tenant that you own"},
@@ -74,5 +76,39 @@ func TestStaleOwner(t *testing.T) {
 				t.Errorf("%s: allowed: %v, %v", tc.reason, got.Allowed, got.Result)
 			}
 		})
+	}
+}
+
+// TestExistingNamespace asks for a namespace that exists: nothing is written down, as what would be
+// admitted never appears.
+func TestExistingNamespace(t *testing.T) {
+	t.Parallel()
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	indexed := func(client.Object) []string { return nil }
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
+	there := func(name string) client.Object { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	live := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant, there("dev-a")).Build()
+	cache := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant, there("dev-a"), there("dev-gone")).
+		WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
+	h := NewHandler(cache, live, &reservations.Keeper{Client: live, Namespace: "flux-system", Now: time.Now}, valid{})
+	for name, want := range map[string]bool{"dev-a": false, "dev-gone": true} {
+		raw, err := json.Marshal(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+			UserInfo: authenticationv1.UserInfo{Username: "ann"}, Object: runtime.RawExtension{Raw: raw},
+		}})
+		if got.Allowed != want || !want && (got.Result.Reason != metav1.StatusReasonAlreadyExists || got.Result.Code != http.StatusConflict) {
+			t.Errorf("%s: allowed: %v, %v", name, got.Allowed, got.Result)
+		}
+	}
+	r, err := h.Ledgers.Read(t.Context(), "dev")
+	if err != nil || len(r.Admitted) != 1 || r.Admitted[0].Name != "dev-gone" {
+		t.Errorf("the reservations are %+v, %v", r, err)
 	}
 }

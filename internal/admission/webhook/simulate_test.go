@@ -78,10 +78,11 @@ type flight struct {
 }
 
 // asking is a request that the webhook has not answered, and what was the case since
-// it came: the names that were there, which admissions could still come, whether the
-// Tenant could have namespaces.
+// it came: the names that were there, the tenant's and all, which admissions could still come,
+// whether the Tenant could have namespaces.
 type asking struct {
 	names  map[string]bool
+	all    map[string]bool
 	over   map[types.UID]bool
 	quota  int
 	absent bool
@@ -154,6 +155,9 @@ func (w *world) put(ns *corev1.Namespace) {
 	ns = ns.DeepCopy()
 	ns.CreationTimestamp = metav1.Now()
 	w.spaces[ns.Name] = ns
+	for _, a := range w.asking {
+		a.all[ns.Name] = true
+	}
 	if ns.Labels[v1alpha1.LabelTenant] == simulatedTenant {
 		for _, a := range w.asking {
 			a.names[ns.Name] = true
@@ -275,12 +279,15 @@ func (r *replica) ask(name string) {
 	w.requests++
 	id := types.UID(fmt.Sprint("request-", w.requests))
 	began, dead := time.Now(), r.dead
-	a := &asking{names: map[string]bool{}, over: map[types.UID]bool{}, quota: firstQuota, absent: w.tenant == nil || w.tenant.DeletionTimestamp != nil}
+	a := &asking{names: map[string]bool{}, all: map[string]bool{}, over: map[types.UID]bool{}, quota: firstQuota, absent: w.tenant == nil || w.tenant.DeletionTimestamp != nil}
 	if w.tenant != nil {
 		a.quota = int(*w.tenant.Spec.Namespaces.Quota)
 	}
 	for _, there := range w.names() {
 		a.names[there] = true
+	}
+	for there := range w.spaces {
+		a.all[there] = true
 	}
 	for request, admission := range w.admitted {
 		a.over[request] = r.heard[request] || began.Add(r.skew).Sub(admission.At) >= reservations.Lifetime
@@ -306,6 +313,8 @@ func (r *replica) ask(name string) {
 		case response.Allowed:
 			object.Annotations = map[string]string{reservations.Mark: string(id)}
 			w.flights = append(w.flights, &flight{object: object, until: began.Add(requestTime)})
+		case response.Result.Code == http.StatusConflict && !a.all[name]:
+			w.t.Errorf("%s was refused since it exists, and it did not: %s", name, response.Result.Message)
 		case response.Result.Code == http.StatusForbidden:
 			w.refused(a, name, response.Result.Message)
 		}
@@ -398,6 +407,9 @@ type cached struct {
 }
 
 func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if into, ok := into.(*corev1.Namespace); ok {
+		return oneOf(c.r.spaces, key.Name, into)
+	}
 	if c.r.tenant == nil || key.Name != simulatedTenant {
 		return notFound(key.Name)
 	}
@@ -413,6 +425,14 @@ func (c *cached) List(_ context.Context, into client.ObjectList, options ...clie
 		}
 	}
 	return list(into, c.r.tenant, c.r.spaces)
+}
+
+func oneOf(spaces map[string]*corev1.Namespace, name string, into *corev1.Namespace) error {
+	if spaces[name] == nil {
+		return notFound(name)
+	}
+	spaces[name].DeepCopyInto(into)
+	return nil
 }
 
 func list(into client.ObjectList, tenant *v1alpha1.Tenant, spaces map[string]*corev1.Namespace) error {
@@ -464,6 +484,8 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 				return notFound(key.Name)
 			}
 			w.lease.DeepCopyInto(into)
+		case *corev1.Namespace:
+			return oneOf(w.spaces, key.Name, into)
 		}
 		return nil
 	})

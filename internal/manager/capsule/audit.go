@@ -25,7 +25,7 @@ const (
 )
 
 // AuditHandler writes an event for each object that rules with the action audit match, and gives new
-// objects the default metadata of rules. It allows every request: the API server's policies decide,
+// objects the default metadata of rules and new Pods their requests and limits. It allows every request: the API server's policies decide,
 // after the handler has seen the request, so that refused objects have events too.
 type AuditHandler struct {
 	// Client reads from a cache.
@@ -51,8 +51,9 @@ func (h *AuditHandler) Handle(ctx context.Context, request admission.Request) ad
 		}
 	}
 	response := admission.Allowed("")
-	if request.Operation == admissionv1.Create && request.SubResource == "" && capsule.SetDefaults(&status.Status, r) {
-		if content, err := r.Object.MarshalJSON(); err == nil {
+	if request.Operation == admissionv1.Create && request.SubResource == "" {
+		defaults, resources := capsule.SetDefaults(&status.Status, r), capsule.SetResources(&status.Status, r)
+		if content, err := r.Object.MarshalJSON(); err == nil && (defaults || resources) {
 			response = admission.PatchResponseFromRaw(request.Object.Raw, content)
 		}
 	}

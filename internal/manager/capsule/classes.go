@@ -3,6 +3,7 @@ package capsule
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/internal/capsule"
@@ -58,5 +59,10 @@ func selectorList(list *v1beta2.DefaultAllowedList) *v1beta2.SelectorAllowedList
 	if list == nil {
 		return nil
 	}
-	return &list.SelectorAllowedList
+	out := list.SelectorAllowedList
+	if list.Default != "" && (len(out.Allowed) > 0 || out.AllowedRegex != "" || len(out.MatchLabels)+len(out.MatchExpressions) > 0) {
+		// A default is allowed, too. A list with nothing else limits nothing.
+		out.Allowed = append(slices.Clone(out.Allowed), list.Default)
+	}
+	return &out
 }

@@ -33,7 +33,6 @@ const (
 	reasonSome        = "SomeFields"
 	reasonLeft        = "Left"
 	reasonIgnored     = "Ignored"
-	reasonInForce     = "InForce"
 	// These are Capsule's reasons, for which its clients look.
 	reasonSucceeded = "Succeeded"
 	reasonFailed    = "Failed"

@@ -230,7 +230,7 @@ func TestExpressionsRefused(t *testing.T) {
 		`rules: [{enforce: {services: {externalNames: {hostnames: [{exp: "a("}]}}}}]`, `rules: [{permissions: {}}, {enforce: {ingress: {hostnames: [{exp: "a("}]}}}]`,
 		`namespaceOptions: {requiredMetadata: {labels: {a: "a("}}}`, `namespaceOptions: {requiredMetadata: {annotations: {a: b, c: "a("}}}`,
 	} {
-		if err := write("Tenant", "snow", spec); err == nil || !strings.Contains(err.Error(), "tenure-capsule-expressions") {
+		if err := write("Tenant", "snow", spec); err == nil || !strings.Contains(err.Error(), "tenure-capsule-expressions") || !strings.Contains(err.Error(), "unable to compile regex spec.") {
 			t.Errorf("%s: got %v, want it refused by the rule", spec, err)
 		}
 		if err := write("Tenant", "snow", strings.ReplaceAll(spec, "a(", "^a(b|c)$")); err != nil {

@@ -149,8 +149,8 @@ spec: {namespaces: {create: [taker-a]}}
 	exists(t, c, true, &corev1.ServiceAccount{}, "victim-a", "victim")
 	create(t, c, "{apiVersion: v1, kind: Secret, metadata: {name: private, namespace: victim-a}, stringData: {a: b}}")
 	for i, tc := range []struct{ reason, object, want string }{
-		{"cluster-scoped (CVE-2026-22872)", "items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}]", "kind ClusterRoleBinding is in no namespace"},
-		{"cluster-scoped", "items: [{apiVersion: v1, kind: Namespace, metadata: {name: x}}]", "kind Namespace is in no namespace"},
+		{"cluster-scoped (CVE-2026-22872)", "items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}]", "kind rbac.authorization.k8s.io/v1/ClusterRoleBinding is not allowed"},
+		{"cluster-scoped", "items: [{apiVersion: v1, kind: Namespace, metadata: {name: x}}]", "kind v1/Namespace is not allowed"},
 		{"another tenant's namespace (CVE-2026-65835)", "items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: victim-a}}]", "must not come into namespace victim-a"},
 		{"a system namespace", "items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: kube-system}}]", "must not come into namespace kube-system"},
 		{"endlessly many", "items: [{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}]", "it needs a name"},

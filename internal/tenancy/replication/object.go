@@ -83,7 +83,7 @@ func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	}
 	switch p.in.Scope(version.WithKind(u.GetKind())) {
 	case Cluster:
-		return fmt.Sprintf("kind %s is in no namespace: only what is in a namespace is replicated", u.GetKind())
+		return fmt.Sprintf("cluster-scoped kind %s/%s is not allowed: only what is in a namespace is replicated", version, u.GetKind())
 	case Unknown:
 		return fmt.Sprintf("the cluster does not store kind %s of %s", u.GetKind(), version)
 	case Namespaced:

@@ -77,7 +77,7 @@ func TestPlan(t *testing.T) {
 		"twice": {"two lists must not fight", []Entry{{Name: "a", Items: raw(configMap)}, {Name: "b", Items: raw(configMap)}},
 			[]string{"ConfigMap alpha-dev/a", "ConfigMap alpha-prod/a"}, []string{"gets the same object from a, item 0"}},
 		"one is wrong": {"what is refused keeps nothing else back", []Entry{{Name: "a", Items: raw(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"x"}}`, configMap)}},
-			[]string{"ConfigMap alpha-dev/a", "ConfigMap alpha-prod/a"}, []string{"kind Namespace is in no namespace"}},
+			[]string{"ConfigMap alpha-dev/a", "ConfigMap alpha-prod/a"}, []string{"kind v1/Namespace is not allowed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,9 +114,9 @@ func TestPlan(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ reason, item, want string }{
-		"cluster role binding": {"cluster-scoped (CVE-2026-22872)", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"a"}}`, "kind ClusterRoleBinding is in no namespace"},
-		"namespace":            {"cluster-scoped", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, "kind Namespace is in no namespace"},
-		"with a namespace":     {"a namespace does not make a kind namespaced", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","namespace":"alpha-dev"}}`, "kind Namespace is in no namespace"},
+		"cluster role binding": {"cluster-scoped (CVE-2026-22872)", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"a"}}`, "kind rbac.authorization.k8s.io/v1/ClusterRoleBinding is not allowed"},
+		"namespace":            {"cluster-scoped", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, "kind v1/Namespace is not allowed"},
+		"with a namespace":     {"a namespace does not make a kind namespaced", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","namespace":"alpha-dev"}}`, "kind v1/Namespace is not allowed"},
 		"another tenant's":     {"a namespace of its own choice (CVE-2026-65835)", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"beta"}}`, "must not come into namespace beta"},
 		"kube-system":          {"a system namespace", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"kube-system"}}`, "must not come into namespace kube-system"},
 		"namespace of no text": {"what is no text is no namespace", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":["kube-system"]}}`, "must not come into namespace"},

@@ -44,7 +44,7 @@ func TestTemplates(t *testing.T) {
 		"syntax":      {reason: "no template", text: "{{ if }}", problem: "it is no template"},
 		"no YAML":     {reason: "no object", text: "a: b: c", problem: "no YAML"},
 		"no object":   {reason: "text", text: "a: b", problem: "not an object with apiVersion and kind"},
-		"cluster":     {reason: "tenants have no cluster-scoped objects", text: "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}}", problem: "is in no namespace"},
+		"cluster":     {reason: "tenants have no cluster-scoped objects", text: "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}}", problem: "cluster-scoped kind"},
 		"permissions": {reason: "what a tenant may do is the platform's", text: "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: a}}", problem: "is not replicated"},
 		"environment": {reason: "no function reads the manager's environment", text: "{{ env \"HOME\" }}", problem: `function "env" not defined`},
 		"long":        {reason: "the manager's memory", text: strings.Repeat("x", maxTemplate+1), problem: "longer than"},
