@@ -107,7 +107,7 @@ func TestExistingNamespace(t *testing.T) {
 			t.Errorf("%s: allowed: %v, %v", name, got.Allowed, got.Result)
 		}
 	}
-	r, err := h.Ledgers.Read(t.Context(), "dev")
+	r, err := h.Reservations.Read(t.Context(), "dev")
 	if err != nil || len(r.Admitted) != 1 || r.Admitted[0].Name != "dev-gone" {
 		t.Errorf("the reservations are %+v, %v", r, err)
 	}
