@@ -25,7 +25,7 @@ var errParametersNotFound = errors.New("the API server has not found the kind Te
 
 // parametersFound is a readiness check. The API server refuses every request that a policy matches
 // until it has found the kind of the policy's parameters, for up to 30 s after the kind was
-// installed. Installers wait for the manager, and so nobody begins to work before that.
+// installed. Installers wait for the manager; docs/design/manager.md says what this does not cover.
 type parametersFound struct {
 	kube client.Client
 	// namespace is the manager's own, in which it may create Leases.
