@@ -4,15 +4,20 @@ package check
 
 import (
 	"cmp"
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
+	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 type options struct {
@@ -33,7 +38,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
 webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
 cluster-admin, admin or edit, a TenancyProfile that is not in force, and Tenants that may
-have the hosts of others. With --fleet it compares the cluster with the fleet's folder too. Check writes nothing.
+have the hosts of others. It names namespaces of tenants without a label of a tenant, where
+the rules do not apply. With --fleet it compares the cluster with the fleet's folder too.
+Check writes nothing.
 The exit code is 1 when something is wrong.
 
 Rules that only warn are wrong, unless the fleet has them so or --mode says that they
@@ -77,6 +84,8 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	check := cluster.Check
 	if o.pre {
 		check = cluster.Prerequisites
+	} else if cluster.TenantNamespaces, err = o.tenants(cmd.Context(), cluster.Client); err != nil {
+		return err
 	}
 	results, err := check(cmd.Context())
 	if err == nil && platform != nil {
@@ -94,6 +103,27 @@ func (o *options) load() (*layout.Fleet, error) {
 		Components: config.FluxComponents(),
 		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
+}
+
+// tenants returns the namespaces of tenants, or nil on a cluster without Flux. The file in the fleet's
+// folder says which namespaces are whose, as for tenure get tenants.
+func (o *options) tenants(ctx context.Context, cluster client.Reader) ([]string, error) {
+	choice, err := local.Choice(o.fleet, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := discovery.Discover(ctx, cluster, choice)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	namespaces := []string{}
+	for _, t := range found.Tenants {
+		namespaces = append(namespaces, t.Namespaces...)
+	}
+	return namespaces, nil
 }
 
 func (o *options) connect() (lockdown.Cluster, error) {

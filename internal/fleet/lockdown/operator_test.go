@@ -166,3 +166,50 @@ func TestOperated(t *testing.T) {
 		t.Errorf("got %q", advice)
 	}
 }
+
+// TestOperatorAccount checks the result about flux-operator's own flag.
+func TestOperatorAccount(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, container string
+		ruled, ok         bool
+		want              string
+	}{
+		{"the flag", "args: [--default-service-account=flux]", false, true, "in force"},
+		{"the variable", "env: [{name: DEFAULT_SERVICE_ACCOUNT, value: flux}]", false, true, "in force"},
+		{"an empty variable", "env: [{name: DEFAULT_SERVICE_ACCOUNT}]", false, false, "multitenancy.enabled"},
+		{"neither, and the rule", "args: [--log-level=info]", true, true, "tenure-resource-sets"},
+		{"neither", "args: [--log-level=info]", false, false, "applied as cluster-admin"},
+	} {
+		got := operatorAccount(parsed(t, "{kind: Deployment, spec: {template: {spec: {containers: [{"+tc.container+"}]}}}}"), tc.ruled)
+		if got.OK != tc.ok || !strings.Contains(got.Message, tc.want) {
+			t.Errorf("%s: got %+v, want %t and %q", tc.reason, got, tc.ok, tc.want)
+		}
+	}
+	binding := "{kind: ValidatingAdmissionPolicyBinding, spec: {policyName: tenure-flux-objects, validationActions: [%s]}}"
+	if !deniesFluxObjects(parsed(t, strings.Replace(binding, "%s", "Deny", 1))) || deniesFluxObjects(parsed(t, strings.Replace(binding, "%s", "Warn, Audit", 1))) {
+		t.Error("only a binding that denies counts")
+	}
+}
+
+// TestOperatedExpected checks that the check of a cluster that flux-operator runs expects the objects of
+// the chart alone, and advises to install it.
+func TestOperatedExpected(t *testing.T) {
+	t.Parallel()
+	c := Cluster{Namespace: "flux-system", operated: true}
+	expected, err := c.expected(nil, parts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range expected {
+		if o.GetName() == "tenure-kustomize-controller" {
+			t.Errorf("%s is expected, which the chart does not install", ObjectName(o))
+		}
+	}
+	if advice := c.rulesAdvice("--defaults", "defaults.enabled: true"); advice != "install Tenure's chart with defaults.enabled: true, see docs/how-to/install.md" {
+		t.Errorf("got %q", advice)
+	}
+	if advice := (Cluster{}).rulesAdvice("--defaults", "defaults.enabled: true"); advice != lockDown+" with --defaults" {
+		t.Errorf("a fleet with a bootstrap: got %q", advice)
+	}
+}
