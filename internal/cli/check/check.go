@@ -81,19 +81,24 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		// The comparison reports a fleet that cannot be read in this way.
 		cluster.Warn, _ = lockdown.Warns(platform)
 	}
-	check := cluster.Check
-	if o.pre {
-		check = cluster.Prerequisites
-	} else if cluster.TenantNamespaces, err = o.tenants(cmd.Context(), cluster.Client); err != nil {
-		return err
-	}
-	results, err := check(cmd.Context())
+	results, err := o.check(cmd.Context(), cluster)
 	if err == nil && platform != nil {
 		var more []lockdown.Result
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
 	return incluster.Print(streams, results, err)
+}
+
+// check checks the cluster.
+func (o *options) check(ctx context.Context, cluster lockdown.Cluster) (results []lockdown.Result, err error) {
+	if o.pre {
+		return cluster.Prerequisites(ctx)
+	}
+	if cluster.TenantNamespaces, err = o.tenants(ctx, cluster.Client); err != nil {
+		return nil, err
+	}
+	return cluster.Check(ctx)
 }
 
 // load reads the fleet to compare the cluster with.

@@ -269,7 +269,7 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
 	}
-	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`; if its image cannot be pulled, "+c.rulesAdvice("--manager-image", "another image"))}, nil
 }
 
 // hosts reports the Tenants that may have the same hosts as others, as the manager found. It cannot
