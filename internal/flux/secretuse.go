@@ -96,10 +96,10 @@ func SecretUses(u *unstructured.Unstructured) []SecretUse {
 // copyAnnotation names the Secret, as NAMESPACE/NAME, from which flux-operator fills a Secret of a ResourceSet.
 const copyAnnotation = "fluxcd.controlplane.io/copyFrom"
 
-// copiedSecrets returns the Secrets that the resources of a ResourceSet copy, without those whose name is a
+// copiedSecrets returns the Secrets that the templates of a ResourceSet copy, without those whose name is a
 // template. A pull secret is for the registry of the first OCIRepository.
 func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
-	templates := entries(set, "spec", "resources")
+	templates := Templates(set)
 	var registry string
 	for _, template := range templates {
 		if template["kind"] == string(OCIRepository) && registry == "" {

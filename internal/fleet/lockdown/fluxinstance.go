@@ -220,11 +220,8 @@ func (t *tree) accountless() []string {
 		}
 		for _, u := range objects {
 			look(file, u)
-			templates, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
-			for _, template := range templates {
-				if fields := asMap(template); fields != nil {
-					look(file, &unstructured.Unstructured{Object: fields})
-				}
+			for _, template := range flux.Templates(u) {
+				look(file, &unstructured.Unstructured{Object: template})
 			}
 		}
 	}

@@ -44,6 +44,23 @@ spec:
       kind: HelmRelease
       metadata: {name: app, namespace: << inputs.tenant >>}
       spec: {interval: 1h}
+---
+apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: text, namespace: flux-system}
+spec:
+  resourcesTemplate: |
+    <<- if inputs.tenant >>
+    apiVersion: kustomize.toolkit.fluxcd.io/v1
+    kind: Kustomization
+    metadata: {name: in-text, namespace: << inputs.tenant >>}
+    spec: {path: ./deploy}
+    ---
+    apiVersion: kustomize.toolkit.fluxcd.io/v1
+    kind: Kustomization
+    metadata: {name: named-in-text, namespace: << inputs.tenant >>}
+    spec: {path: ./deploy, serviceAccountName: << inputs.account >>}
+    <<- end >>
 `,
 	}
 	for name, content := range files {
@@ -134,7 +151,7 @@ func TestFluxInstance(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			notes := strings.Join(plan.Notes, "\n")
-			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml"} {
+			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml", "Kustomization in-text in clusters/prod/apps.yaml"} {
 				if strings.Contains(notes, lost) == tc.single {
 					t.Errorf("%s: %s names no account; the notes say so: %t", tc.reason, lost, tc.single)
 				}
