@@ -17,7 +17,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 type options struct {
@@ -39,8 +38,8 @@ Tenure installs: Flux's flags and rights, the rules for tenants and their bindin
 webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
 cluster-admin, admin or edit, a TenancyProfile that is not in force, and Tenants that may
 have the hosts of others. It names namespaces of tenants without a label of a tenant, where
-the rules do not apply. With --fleet it compares the cluster with the fleet's folder too.
-Check writes nothing.
+the rules do not apply, and objects of the platform that wait for an object of a tenant. With
+--fleet it compares the cluster with the fleet's folder too. Check writes nothing.
 The exit code is 1 when something is wrong.
 
 Rules that only warn are wrong, unless the fleet has them so or --mode says that they
@@ -95,7 +94,7 @@ func (o *options) check(ctx context.Context, cluster lockdown.Cluster) (results 
 	if o.pre {
 		return cluster.Prerequisites(ctx)
 	}
-	if cluster.TenantNamespaces, err = o.tenants(ctx, cluster.Client); err != nil {
+	if err := o.findTenants(ctx, &cluster); err != nil {
 		return nil, err
 	}
 	return cluster.Check(ctx)
@@ -110,25 +109,26 @@ func (o *options) load() (*layout.Fleet, error) {
 	})
 }
 
-// tenants returns the namespaces of tenants, or nil on a cluster without Flux. The file in the fleet's
-// folder says which namespaces are whose, as for tenure get tenants.
-func (o *options) tenants(ctx context.Context, cluster client.Reader) ([]string, error) {
+// findTenants finds the namespaces of tenants and what depends on their objects, unless the cluster has
+// no Flux. The file in the fleet's folder says which namespaces are whose, as for tenure get tenants.
+func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) error {
 	choice, err := local.Choice(o.fleet, nil, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	found, err := discovery.Discover(ctx, cluster, choice)
+	found, err := discovery.Discover(ctx, cluster.Client, choice)
 	if meta.IsNoMatchError(err) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	namespaces := []string{}
+	cluster.TenantNamespaces = []string{}
 	for _, t := range found.Tenants {
-		namespaces = append(namespaces, t.Namespaces...)
+		cluster.TenantNamespaces = append(cluster.TenantNamespaces, t.Namespaces...)
 	}
-	return namespaces, nil
+	cluster.Dependencies, err = discovery.Dependencies(ctx, cluster.Client, found.Tenants)
+	return err
 }
 
 func (o *options) connect() (lockdown.Cluster, error) {

@@ -83,6 +83,11 @@ apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: apps, namespace: orders}
 spec: {interval: 1h, prune: true, serviceAccountName: flux, sourceRef: {kind: GitRepository, name: apps}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: ingress, namespace: flux-system}
+spec: {interval: 1h, prune: true, serviceAccountName: kustomize-controller, dependsOn: [{name: apps, namespace: orders}], sourceRef: {kind: GitRepository, name: flux-system}}
 `
 	operatorDeployments = `
 apiVersion: apps/v1
@@ -111,6 +116,7 @@ func operated(t *testing.T, cluster *localcluster.Cluster) {
 		{"rights of Flux", "True", "as flux-operator binds them"},
 		{"rights of tenants", "False", "RoleBinding orders/flux gives orders/flux the role admin"},
 		{"labels of tenants", "False", "the rules for tenants do not apply in orders: add the label toolkit.fluxcd.io/tenant"},
+		{"dependencies of the platform", "False", "Kustomization flux-system/ingress depends on Kustomization orders/apps of tenant orders"},
 		{"webhook tenure-namespaces", "False", "install Tenure's chart"},
 		{"manager", "False", "install Tenure's chart"},
 	} {

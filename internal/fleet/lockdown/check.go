@@ -49,6 +49,9 @@ type Cluster struct {
 	// TenantNamespaces are the namespaces of tenants, also those without a tenant's label. If it is
 	// nil, only the labels count.
 	TenantNamespaces []string
+	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one, as
+	// text, if TenantNamespaces is not nil.
+	Dependencies []string
 
 	// operated reports whether flux-operator writes the Deployments of Flux. [Cluster.Check] sets it.
 	operated bool
