@@ -239,6 +239,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	}
 	for _, tried := range f.attacks.Results {
 		made := newAttackMade(tried)
+		if made.Fix != "" && len(tried.Attack.Fix.Flags) > 0 && f.fleet != nil && f.fleet.Instance != nil {
+			made.Fix += fixOfInstance
+		}
 		made.location = files.of(tried, f.attacks.Tenants)
 		c.Attacks = append(c.Attacks, made)
 		if tried.Attack.Deep && tried.Finding.Outcome == catalog.GotThrough {
@@ -310,6 +313,9 @@ func newTenant(t discovery.Tenant, like string) tenant {
 	}
 	return made
 }
+
+// fixOfInstance says where a fleet that flux-operator runs has the flags of Flux.
+const fixOfInstance = ": here flux-operator sets the flags, by spec.cluster.multitenant: true of the FluxInstance, which `tenure profile multi-tenant` writes"
 
 func newAttackMade(tried catalog.Result) attackMade {
 	made := attackMade{
