@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
@@ -80,7 +82,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		// The comparison reports a fleet that cannot be read in this way.
 		cluster.Warn, _ = lockdown.Warns(platform)
 	}
-	results, err := o.check(cmd.Context(), cluster)
+	results, err := o.check(cmd.Context(), streams, cluster)
 	if err == nil && platform != nil {
 		var more []lockdown.Result
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
@@ -90,11 +92,16 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 }
 
 // check checks the cluster.
-func (o *options) check(ctx context.Context, cluster lockdown.Cluster) (results []lockdown.Result, err error) {
+func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Cluster) (results []lockdown.Result, err error) {
 	if o.pre {
 		return cluster.Prerequisites(ctx)
 	}
-	if err := o.findTenants(ctx, &cluster); err != nil {
+	err = o.findTenants(ctx, &cluster)
+	if apierrors.IsForbidden(err) {
+		fmt.Fprintf(streams.Err, "note: tenants are known by their labels alone, and the dependencies of the platform are not checked: %s\n", ui.Clean(err.Error()))
+		err = nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return cluster.Check(ctx)
