@@ -123,6 +123,7 @@ func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) er
 	if err != nil {
 		return err
 	}
+	choice.Root = cluster.Namespace
 	found, err := discovery.Discover(ctx, cluster.Client, choice)
 	if meta.IsNoMatchError(err) {
 		return nil
