@@ -93,13 +93,13 @@ func SecretUses(u *unstructured.Unstructured) []SecretUse {
 	return uses
 }
 
-// copyAnnotation names the Secret, as NAMESPACE/NAME, from which flux-operator fills a Secret of a ResourceSet.
-const copyAnnotation = "fluxcd.controlplane.io/copyFrom"
+// CopyAnnotation names the Secret, as NAMESPACE/NAME, from which flux-operator fills a Secret of a ResourceSet.
+const CopyAnnotation = "fluxcd.controlplane.io/copyFrom"
 
-// copiedSecrets returns the Secrets that the resources of a ResourceSet copy, without those whose name is a
+// copiedSecrets returns the Secrets that the templates of a ResourceSet copy, without those whose name is a
 // template. A pull secret is for the registry of the first OCIRepository.
 func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
-	templates := entries(set, "spec", "resources")
+	templates := Templates(set)
 	var registry string
 	for _, template := range templates {
 		if template["kind"] == string(OCIRepository) && registry == "" {
@@ -109,8 +109,8 @@ func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
 	var uses []SecretUse
 	for _, template := range templates {
 		annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-		namespace, name, ok := strings.Cut(annotations[copyAnnotation], "/")
-		if template["kind"] != "Secret" || !ok || strings.Contains(annotations[copyAnnotation], "<<") {
+		namespace, name, ok := strings.Cut(annotations[CopyAnnotation], "/")
+		if template["kind"] != "Secret" || !ok || strings.Contains(annotations[CopyAnnotation], "<<") {
 			continue
 		}
 		use := SecretUse{Namespace: namespace, Name: name, Purpose: ForCopy}

@@ -40,6 +40,10 @@ func TestSecretUses(t *testing.T) {
 				{kind: ConfigMap, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: a/c}}}, {kind: Secret}]}}`,
 			[]SecretUse{{Namespace: "b", Name: "pull", Purpose: ForRegistry, URL: "oci://x/<< inputs.tenant >>"}, {Namespace: "a", Name: "values", Purpose: ForCopy}},
 		},
+		"copies of a template": {
+			`{kind: ResourceSet, metadata: {namespace: a}, spec: {resourcesTemplate: "<<- if inputs.x >>\nkind: Secret\nmetadata:\n  name: << inputs.x | quote >>\n  annotations: {fluxcd.controlplane.io/copyFrom: a/values}\n<<- end >>\n"}}`,
+			[]SecretUse{{Namespace: "a", Name: "values", Purpose: ForCopy}},
+		},
 		"no Secret": {"{kind: GitRepository, metadata: {namespace: a}, spec: {url: 'https://x/y'}}", nil},
 	} {
 		u := &unstructured.Unstructured{}

@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -58,7 +56,6 @@ func fragments() []fragment {
 		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  verify:", read: satisfies},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "resources:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
-		{page: "docs/how-to/flux-operator.md", begins: "spec:\n  kustomize:", read: patchesFlux},
 		{page: "docs/how-to/install.md", begins: "profile:", read: func(block string) error {
 			var values struct{ Profile v1alpha1.TenancyProfileSpec }
 			return yaml.UnmarshalStrict([]byte(block), &values)
@@ -100,56 +97,6 @@ func fragments() []fragment {
 			return yaml.UnmarshalStrict([]byte(block), &pipeline)
 		}},
 	}
-}
-
-// patchesFlux checks that the patches of a FluxInstance apply to Flux's manifests, and let
-// source-controller listen at the address of its Pod alone.
-func patchesFlux(block string) error {
-	var instance struct {
-		Spec struct {
-			Kustomize struct {
-				Patches []struct {
-					Target struct{ Kind, Name string }
-					Patch  string
-				}
-			}
-		}
-	}
-	if err := yaml.UnmarshalStrict([]byte(block), &instance); err != nil {
-		return err
-	}
-	objects, err := flux.ReadObjects(config.FluxComponents())
-	if err != nil {
-		return err
-	}
-	for _, p := range instance.Spec.Kustomize.Patches {
-		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
-			return o.GetKind() == p.Target.Kind && o.GetName() == p.Target.Name
-		})
-		if i < 0 {
-			return fmt.Errorf("no %s %s is in Flux's manifests", p.Target.Kind, p.Target.Name)
-		}
-		content, err := yaml.YAMLToJSON([]byte(p.Patch))
-		if err != nil {
-			return err
-		}
-		patch, err := jsonpatch.DecodePatch(content)
-		if err != nil {
-			return err
-		}
-		before, err := objects[i].MarshalJSON()
-		if err != nil {
-			return err
-		}
-		after, err := patch.Apply(before)
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(string(after), `"--storage-addr=$(TENURE_POD_NAME):9090"`) || !strings.Contains(string(after), `{"name":"TENURE_POD_NAME"`) {
-			return fmt.Errorf("the patch does not set the address: %s", after)
-		}
-	}
-	return nil
 }
 
 // usesAction checks that a workflow gives this repository's action inputs that it has, and those that

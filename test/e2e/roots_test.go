@@ -26,12 +26,27 @@ func unmappedApp(i int) string {
 	return fmt.Sprintf(sources[i%len(sources)]+"---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: %[1]s, namespace: apps}\nspec: {interval: 1h, "+chart+"}\n", name)
 }
 
+// chartKinds is the folder crds of a chart, and widget an object of its kind.
+const (
+	chartKinds = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.charts.example.org}
+spec:
+  group: charts.example.org
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+	widget = "apiVersion: charts.example.org/v1\nkind: Widget\nmetadata: {name: own, namespace: apps}\n"
+)
+
 // TestArtifactFleet checks a fleet without a FluxInstance whose root and tenant come from a registry
-// with signatures, and whose sixty apps have charts from addresses without a map.
+// with signatures, and whose sixty apps have charts from addresses without a map. The platform has an
+// object of a kind that one of the charts would install: --crds gives its CRD.
 func TestArtifactFleet(t *testing.T) {
 	t.Parallel()
 	const apps = 60
-	dir, team := filepath.Join(t.TempDir(), "fleet"), filepath.Join(t.TempDir(), "team")
+	dir, team, kinds := filepath.Join(t.TempDir(), "fleet"), filepath.Join(t.TempDir(), "team"), filepath.Join(t.TempDir(), "crds")
 	files := map[string]string{
 		"clusters/test/flux-system/gotk-components.yaml": "# put in place\n",
 		"clusters/test/flux-system/kustomization.yaml":   "resources: [gotk-components.yaml, gotk-sync.yaml]\n",
@@ -86,13 +101,15 @@ spec: {interval: 1h, retryInterval: 5s, path: ./, prune: true, serviceAccountNam
 `,
 		"apps/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: apps}\n",
 		"after/state.yaml":    configMap("state", "after"),
+		"after/widget.yaml":   widget,
 	}
 	for i := range apps {
 		files[fmt.Sprintf("apps/app-%d.yaml", i)] = unmappedApp(i)
 	}
 	writeFiles(t, dir, files)
 	writeFiles(t, team, map[string]string{"kustomization.yaml": "resources: []\n"})
-	report, code, said := tenureVerify(t, "--fleet '"+dir+"' --path clusters/test --assume-unmapped --map 'oci://registry.example.com/acme/team:latest="+team+"'")
+	writeFiles(t, kinds, map[string]string{"widgets.yaml": chartKinds})
+	report, code, said := tenureVerify(t, "--fleet '"+dir+"' --path clusters/test --assume-unmapped --crds '"+kinds+"' --map 'oci://registry.example.com/acme/team:latest="+team+"'")
 	if len(report.Clusters) > 0 {
 		report.Read, report.Verdict, report.Assumed, report.Error = report.Clusters[0].Read, report.Clusters[0].Verdict, report.Clusters[0].Assumed, report.Clusters[0].Error
 	}

@@ -4,15 +4,21 @@ package check
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
+	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 type options struct {
@@ -33,7 +39,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
 webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
 cluster-admin, admin or edit, a TenancyProfile that is not in force, and Tenants that may
-have the hosts of others. With --fleet it compares the cluster with the fleet's folder too. Check writes nothing.
+have the hosts of others. It names namespaces of tenants without a label of a tenant, where
+the rules do not apply, and objects of the platform that wait for an object of a tenant. With
+--fleet it compares the cluster with the fleet's folder too. Check writes nothing.
 The exit code is 1 when something is wrong.
 
 Rules that only warn are wrong, unless the fleet has them so or --mode says that they
@@ -74,17 +82,29 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		// The comparison reports a fleet that cannot be read in this way.
 		cluster.Warn, _ = lockdown.Warns(platform)
 	}
-	check := cluster.Check
-	if o.pre {
-		check = cluster.Prerequisites
-	}
-	results, err := check(cmd.Context())
+	results, err := o.check(cmd.Context(), streams, cluster)
 	if err == nil && platform != nil {
 		var more []lockdown.Result
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
 	return incluster.Print(streams, results, err)
+}
+
+// check checks the cluster.
+func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Cluster) (results []lockdown.Result, err error) {
+	if o.pre {
+		return cluster.Prerequisites(ctx)
+	}
+	err = o.findTenants(ctx, &cluster)
+	if apierrors.IsForbidden(err) {
+		fmt.Fprintf(streams.Err, "note: tenants are known by their labels alone, and the dependencies of the platform are not checked: %s\n", ui.Clean(err.Error()))
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Check(ctx)
 }
 
 // load reads the fleet to compare the cluster with.
@@ -94,6 +114,29 @@ func (o *options) load() (*layout.Fleet, error) {
 		Components: config.FluxComponents(),
 		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
+}
+
+// findTenants finds the namespaces of tenants and what depends on their objects, unless the cluster has
+// no Flux. The file in the fleet's folder says which namespaces are whose, as for tenure get tenants.
+func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) error {
+	choice, err := local.Choice(o.fleet, nil, nil)
+	if err != nil {
+		return err
+	}
+	choice.Root = cluster.Namespace
+	found, err := discovery.Discover(ctx, cluster.Client, choice)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cluster.TenantNamespaces = []string{}
+	for _, t := range found.Tenants {
+		cluster.TenantNamespaces = append(cluster.TenantNamespaces, t.Namespaces...)
+	}
+	cluster.Dependencies, err = discovery.Dependencies(ctx, cluster.Client, found.Tenants)
+	return err
 }
 
 func (o *options) connect() (lockdown.Cluster, error) {

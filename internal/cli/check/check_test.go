@@ -28,7 +28,7 @@ func TestDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flux.ApplyManifests(t.Context(), cluster.REST, rules(t)); err != nil {
+	if err := flux.ApplyManifests(t.Context(), cluster.REST, append(parse(t, teamOfOperator), rules(t)...)); err != nil {
 		t.Fatal(err)
 	}
 	fleet, err := fleetgen.Write(t.TempDir(), fleetgen.Platform{}, nil)
@@ -59,6 +59,81 @@ func TestDrift(t *testing.T) {
 		}
 		expect("False", drift.words)
 	}
+	operated(t, cluster)
+}
+
+// teamOfOperator are the objects of a team that a ResourceSet made, as in flux-operator's examples: the
+// namespace has no tenant's label.
+const teamOfOperator = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: orders, labels: {toolkit.fluxcd.io/role: tenant}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: flux, namespace: orders}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{kind: ServiceAccount, name: flux, namespace: orders}]
+`
+
+// syncOfOperator is the Kustomization of the team, and operatorDeployments what flux-operator runs.
+const (
+	syncOfOperator = `
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: apps, namespace: orders}
+spec: {interval: 1h, prune: true, serviceAccountName: flux, sourceRef: {kind: GitRepository, name: apps}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: ingress, namespace: flux-system}
+spec: {interval: 1h, prune: true, serviceAccountName: kustomize-controller, dependsOn: [{name: apps, namespace: orders}], sourceRef: {kind: GitRepository, name: flux-system}}
+`
+	operatorDeployments = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kustomize-controller, namespace: flux-system, labels: {app.kubernetes.io/managed-by: flux-operator, app.kubernetes.io/component: kustomize-controller}}
+spec: {selector: {matchLabels: {app: k}}, template: {metadata: {labels: {app: k}}, spec: {containers: [{name: manager, image: k, args: [--no-remote-bases=true]}]}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: flux-operator, namespace: flux-system}
+spec: {selector: {matchLabels: {app: o}}, template: {metadata: {labels: {app: o}}, spec: {containers: [{name: manager, image: o}]}}}
+`
+)
+
+// operated checks what the command says about a cluster that flux-operator runs, with the rules of
+// Tenure and without the manager.
+func operated(t *testing.T, cluster *localcluster.Cluster) {
+	t.Helper()
+	if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, syncOfOperator+"---"+operatorDeployments)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, ready, words string }{
+		{"kustomize-controller --no-remote-bases", "True", "in force"},
+		{"kustomize-controller --no-cross-namespace-refs", "False", "set spec.cluster.multitenant: true in the FluxInstance"},
+		{"flux-operator --default-service-account", "True", "the rule tenure-resource-sets demands an account"},
+		{"rights of Flux", "True", "as flux-operator binds them"},
+		{"rights of tenants", "False", "RoleBinding orders/flux gives orders/flux the role admin"},
+		{"labels of tenants", "False", "the rules for tenants do not apply in orders: add the label toolkit.fluxcd.io/tenant"},
+		{"dependencies of the platform", "False", "Kustomization flux-system/ingress depends on Kustomization orders/apps of tenant orders"},
+		{"webhook tenure-namespaces", "False", "install Tenure's chart"},
+		{"manager", "False", "install Tenure's chart"},
+	} {
+		if line := row(t, tc.name, "--kubeconfig", cluster.Kubeconfig); !strings.HasPrefix(line, tc.ready+" ") || !strings.Contains(line, tc.words) {
+			t.Errorf("row %s is %q, want %s and %q", tc.name, line, tc.ready, tc.words)
+		}
+	}
+}
+
+// parse returns the objects of a manifest.
+func parse(t *testing.T, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := flux.ReadObjects([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 // rules returns the objects of an installation that decide about requests. The webhook is last:

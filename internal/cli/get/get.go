@@ -39,6 +39,7 @@ func (c command) several() bool { return len(c.kinds) > 1 }
 var (
 	kustomizations = command{"kustomizations", []string{"ks", "kustomization"}, "Kustomizations", []flux.Kind{flux.Kustomization}}
 	helmReleases   = command{"helmreleases", []string{"hr", "helmrelease"}, "HelmReleases", []flux.Kind{flux.HelmRelease}}
+	resourceSets   = command{"resourcesets", []string{"rset", "resourceset"}, "ResourceSets of flux-operator", []flux.Kind{flux.ResourceSet}}
 	sources        = command{"sources", []string{"source"}, "all sources", flux.SourceKinds()}
 	everything     = command{"all", nil, "all objects", flux.AllKinds()}
 
@@ -67,7 +68,7 @@ func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
 	for _, c := range sourceCommands {
 		sourcesCmd.AddCommand(o.subcommand(c))
 	}
-	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), sourcesCmd, o.subcommand(everything), o.tenants())
+	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), o.subcommand(resourceSets), sourcesCmd, o.subcommand(everything), o.tenants())
 	return cmd
 }
 
@@ -132,6 +133,10 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	if err != nil {
 		return err
 	}
+	if slices.Equal(c.kinds, everything.kinds) {
+		c.kinds = append(slices.Clone(c.kinds), operatorKinds(ctx, kube, selection)...)
+		selection.Kinds = c.kinds
+	}
 	// A watch would wait forever for an unreachable server, so start with a list.
 	rows, err := flux.List(ctx, kube, selection)
 	if err != nil {
@@ -144,6 +149,16 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 		return o.nothingFound(c, name)
 	}
 	return o.print(c, slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) }))
+}
+
+// operatorKinds returns the kinds of flux-operator that the cluster has and that the user may list:
+// tenants may list none of them.
+func operatorKinds(ctx context.Context, kube client.Reader, selection flux.Selection) []flux.Kind {
+	return slices.DeleteFunc(flux.OperatorKinds(), func(kind flux.Kind) bool {
+		selection.Kinds = []flux.Kind{kind}
+		_, err := flux.List(ctx, kube, selection)
+		return err != nil
+	})
 }
 
 // nothingFound returns the same error as `flux get`.

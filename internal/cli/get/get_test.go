@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -48,10 +51,20 @@ metadata: {name: chat, namespace: apps}
 spec: {type: slack}
 `
 
+// resourceSet is an object of flux-operator.
+const resourceSet = `---
+apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: teams, namespace: flux-system, generation: 1}
+status:
+  lastAppliedRevision: sha256:8352ed06
+  conditions: [{type: Ready, status: "True", reason: ReconciliationSucceeded, lastTransitionTime: "2026-01-01T00:00:00Z", message: "Reconciliation finished in 5s"}]
+`
+
 // run runs `get` with the arguments on the fleet.
 func run(ctx context.Context, t *testing.T, out *buffer, args ...string) error {
 	t.Helper()
-	objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(fleet, `\e`, `\x1b`)))
+	objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(fleet+resourceSet, `\e`, `\x1b`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +114,7 @@ func TestGet(t *testing.T) {
 		"no-header":       {"for scripts", "ks -A --no-header"},
 		"sources":         {"sources alone are all of them", "sources"},
 		"source-git":      {"the alias of sources", "source git"},
+		"resourcesets":    {"objects of flux-operator", "resourcesets"},
 		"all":             {"a table for each kind that has objects", "all -A"},
 	}
 	for name, tt := range tests {
@@ -124,6 +138,23 @@ func TestGet(t *testing.T) {
 				t.Errorf("%s\n(-want +got):\n%s", tt.reason, diff)
 			}
 		})
+	}
+}
+
+// TestOperatorKinds checks that kinds which the user may not list are left out.
+func TestOperatorKinds(t *testing.T) {
+	t.Parallel()
+	c := fake.NewClientBuilder().WithScheme(flux.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "ResourceSetList" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "resourcesets"}, "", nil)
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}).Build()
+	want := []flux.Kind{flux.FluxInstance, flux.ResourceSetInputProvider}
+	if diff := cmp.Diff(want, operatorKinds(t.Context(), c, flux.Selection{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -40,7 +40,7 @@ func (o *options) tenants() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			choice, err := choiceOf(fleet, asTenants, asPlatform)
+			choice, err := local.Choice(fleet, asTenants, asPlatform)
 			if err != nil {
 				return err
 			}
@@ -65,24 +65,6 @@ func (o *options) tenants() *cobra.Command {
 	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
 	flags.StringArrayVar(&asPlatform, "platform", nil, "namespaces that are the platform's, in the same form; repeatable")
 	return cmd
-}
-
-// choiceOf returns the selectors of namespaces in the file of a fleet, if there is one, and of
-// the flags.
-func choiceOf(fleet string, tenants, platform []string) (discovery.Choice, error) {
-	flags, err := discovery.NewChoice(tenants, platform)
-	if err != nil || fleet == "" {
-		return flags, err
-	}
-	file, err := local.ReadFile(fleet)
-	if err != nil {
-		return flags, err
-	}
-	choice, err := discovery.NewChoice(file.Tenants, file.Platform)
-	if err != nil {
-		return flags, fmt.Errorf("%s: %w", local.FileName, err)
-	}
-	return choice.With(flags), nil
 }
 
 var whyColumns = []string{"TENANT", "NAMESPACES", "EVIDENCE"}

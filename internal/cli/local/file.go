@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"sigs.k8s.io/yaml"
 )
@@ -65,6 +66,24 @@ func (t *texts) UnmarshalJSON(raw []byte) error {
 	err := yaml.UnmarshalStrict(raw, &one)
 	*t = texts{one}
 	return err
+}
+
+// Choice returns the selectors of namespaces in the file of a fleet, if there is one, and those of
+// the flags. It returns an error for a file that cannot be read, and for a text that is no selector.
+func Choice(fleet string, tenants, platform []string) (discovery.Choice, error) {
+	flags, err := discovery.NewChoice(tenants, platform)
+	if err != nil || fleet == "" {
+		return flags, err
+	}
+	file, err := ReadFile(fleet)
+	if err != nil {
+		return flags, err
+	}
+	choice, err := discovery.NewChoice(file.Tenants, file.Platform)
+	if err != nil {
+		return flags, fmt.Errorf("%s: %w", FileName, err)
+	}
+	return choice.With(flags), nil
 }
 
 // ReadFile reads the file of a folder. A folder without one has an empty file.

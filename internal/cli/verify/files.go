@@ -128,8 +128,8 @@ func (f files) root(clusterPath string) location {
 	return location{path.Join(f.prefix, clusterPath, "kustomization.yaml"), 1}
 }
 
-// of returns the location of the fix for an attack: Flux's kustomization for flags, the
-// tenant's Namespace for labels, its RoleBinding for rights. It returns an empty location if
+// of returns the location of the fix for an attack: Flux's kustomization or the FluxInstance for flags,
+// the tenant's Namespace for labels, its RoleBinding for rights. It returns an empty location if
 // the place is unknown.
 func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	fix := tried.Attack.Fix
@@ -138,6 +138,8 @@ func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 		return location{}
 	}
 	switch {
+	case len(fix.Flags) > 0 && f.fleet.Instance != nil:
+		return location{path.Join(f.prefix, f.fleet.InstanceFile), 1}
 	case len(fix.Flags) > 0:
 		return f.root(f.fleet.System)
 	case len(fix.Labels) > 0:

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // repository creates files in a Git work tree, and returns the fleet in its folder platform.
@@ -56,11 +57,37 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
 	}
+	f.Instance, f.InstanceFile = &unstructured.Unstructured{}, "clusters/staging/flux.yaml"
+	if got, want := readFiles(f).of(catalog.Result{Attack: catalog.Attack{Fix: catalog.Fix{Flags: []catalog.Flag{{}}}}, Tenant: "a"}, []discovery.Tenant{a}), (location{"platform/clusters/staging/flux.yaml", 1}); got != want {
+		t.Errorf("flags of a FluxInstance are set at %v, want %v", got, want)
+	}
 	if got, want := all.root(f.Path), (location{"platform/clusters/staging/flux-system/kustomization.yaml", 1}); got != want {
 		t.Errorf("what has no place is shown at %v, want %v", got, want)
 	}
 	if got, want := readFiles(nil).root("./clusters/staging"), (location{"clusters/staging/kustomization.yaml", 1}); got != want {
 		t.Errorf("without a fleet it is shown at %v, want %v", got, want)
+	}
+}
+
+// TestFixOfInstance checks that the report says where a fleet that flux-operator runs has the flags.
+func TestFixOfInstance(t *testing.T) {
+	t.Parallel()
+	f := attacked(catalog.GotThrough)
+	f.attacks.Results[0].Attack.Fix.Flags = []catalog.Flag{{}}
+	f.fleet = &layout.Fleet{Dir: t.TempDir()}
+	for _, instance := range []*unstructured.Unstructured{nil, {}} {
+		f.fleet.Instance = instance
+		var fixes []string
+		for _, a := range (judgement{}).cluster(f).Attacks {
+			fixes = append(fixes, a.Fix)
+		}
+		want := []string{"do something", "do something"}
+		if instance != nil {
+			want[0] += fixOfInstance
+		}
+		if diff := cmp.Diff(want, fixes); diff != "" {
+			t.Errorf("with a FluxInstance: %t (-want +got):\n%s", instance != nil, diff)
+		}
 	}
 }
 

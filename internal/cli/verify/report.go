@@ -71,6 +71,9 @@ type clusterReport struct {
 	Unmapped []string          `json:"unmapped,omitempty"`
 	// Lacking are the API groups that objects need and the cluster does not serve.
 	Lacking []string `json:"lacking,omitempty"`
+	// Dependencies are the objects of the platform that a tenant can hold up: they wait for an object
+	// of the tenant or copy one. They do not change the verdict.
+	Dependencies []string `json:"dependencies,omitempty"`
 	// Assumed says what was assumed about objects that the user has not named: signatures that
 	// were not verified, and objects that count as ready. A set of objects makes the verdict
 	// "not judged".
@@ -216,7 +219,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}
@@ -236,6 +239,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	}
 	for _, tried := range f.attacks.Results {
 		made := newAttackMade(tried)
+		if made.Fix != "" && len(tried.Attack.Fix.Flags) > 0 && f.fleet != nil && f.fleet.Instance != nil {
+			made.Fix += fixOfInstance
+		}
 		made.location = files.of(tried, f.attacks.Tenants)
 		c.Attacks = append(c.Attacks, made)
 		if tried.Attack.Deep && tried.Finding.Outcome == catalog.GotThrough {
@@ -307,6 +313,9 @@ func newTenant(t discovery.Tenant, like string) tenant {
 	}
 	return made
 }
+
+// fixOfInstance says where a fleet that flux-operator runs has the flags of Flux.
+const fixOfInstance = ": here flux-operator sets the flags, by spec.cluster.multitenant: true of the FluxInstance, which `tenure profile multi-tenant` writes"
 
 func newAttackMade(tried catalog.Result) attackMade {
 	made := attackMade{

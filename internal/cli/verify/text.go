@@ -107,7 +107,7 @@ func (p *page) verdict(verdict, text string) {
 
 // causes lists the reasons why the fleet could not be judged: an error that ended the
 // run, no tenants, requested addresses that are not mapped, and objects that did not
-// become ready.
+// become ready. It also lists what does not change the verdict.
 func (p *page) causes(c clusterReport) {
 	if c.Error != "" && c.Coverage.Tried > 0 {
 		p.WriteString("\n")
@@ -120,6 +120,10 @@ func (p *page) causes(c clusterReport) {
 	for _, missing := range c.Lacking {
 		p.WriteString("\n")
 		p.heading("! lacks", ui.Yellow, missing)
+	}
+	for _, dependency := range c.Dependencies {
+		p.WriteString("\n")
+		p.heading("! depends", ui.Yellow, dependency+": a tenant that breaks its object holds up the platform")
 	}
 	for _, assumed := range c.Assumed {
 		p.WriteString("\n")

@@ -46,6 +46,15 @@ type Cluster struct {
 	// Warn is set if the rules should only warn: bindings that the profile switched to
 	// warn are then correct.
 	Warn bool
+	// TenantNamespaces are the namespaces of tenants, also those without a tenant's label. If it is
+	// nil, only the labels count.
+	TenantNamespaces []string
+	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one, as
+	// text, if TenantNamespaces is not nil.
+	Dependencies []string
+
+	// operated reports whether flux-operator writes the Deployments of Flux. [Cluster.Check] sets it.
+	operated bool
 }
 
 // Prerequisites checks the requirements of the lockdown. It returns an error if the cluster does
@@ -112,8 +121,13 @@ func (c Cluster) servedPolicies() ([]string, error) {
 // Check checks the lockdown: flags, rights, rules and the TenancyProfile. It returns an error
 // if the cluster cannot be read.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	c.operated = operated(deployments)
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.defaults, c.posture, c.images, c.manager, c.hosts} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.operator, c.rights, c.tenantRights, c.network, c.installed, c.defaults, c.posture, c.images, c.manager, c.hosts} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -125,6 +139,22 @@ func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 
 const lockDown = "run `tenure profile multi-tenant` on the fleet"
 
+// rulesAdvice returns the advice for an object of Tenure's that is missing or changed. Options are the
+// flags of the profile, and values the values of the chart, that it needs; both may be empty. A fleet
+// that flux-operator runs has the objects from the chart.
+func (c Cluster) rulesAdvice(options, values string) string {
+	with := func(advice, more string) string {
+		if more == "" {
+			return advice
+		}
+		return advice + " with " + more
+	}
+	if c.operated {
+		return with("install Tenure's chart", values) + ", see docs/how-to/install.md"
+	}
+	return with(lockDown, options)
+}
+
 func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -133,7 +163,7 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 	var results []Result
 	for _, s := range FlagStates(deployments) {
 		advice := lockDown
-		if operated(deployments) {
+		if c.operated {
 			if forNarrowRights(s.Flag) {
 				continue
 			}
@@ -148,11 +178,7 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 }
 
 func (c Cluster) rights(ctx context.Context) ([]Result, error) {
-	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
-	if err != nil {
-		return nil, err
-	}
-	if operated(deployments) {
+	if c.operated {
 		return []Result{{"rights of Flux", true, "as flux-operator binds them, which no field of the FluxInstance narrows: a compromised controller is a cluster-admin"}}, nil
 	}
 	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"})
@@ -178,7 +204,7 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	}
 	i := slices.IndexFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
 	if i < 0 {
-		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ", so tenants can change no Flux object: " + lockDown}}, nil
+		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ", so tenants can change no Flux object: " + c.rulesAdvice("", "")}}, nil
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -242,11 +268,11 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)
 	switch {
 	case apierrors.IsNotFound(err):
-		return []Result{{"manager", false, "there is no Deployment " + managerName + ": " + lockDown}}, nil
+		return []Result{{"manager", false, "there is no Deployment " + managerName + ": " + c.rulesAdvice("", "")}}, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
 	}
-	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`; if its image cannot be pulled, "+c.rulesAdvice("--manager-image", "another image"))}, nil
 }
 
 // hosts reports the Tenants that may have the same hosts as others, as the manager found. It cannot

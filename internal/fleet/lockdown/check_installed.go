@@ -102,6 +102,10 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured, optional par
 	if optional.check {
 		manifests = append(manifests, checkJobManifests(c.Namespace, managerImage(manager), false))
 	}
+	if c.operated {
+		// The chart leaves the rights of Flux to flux-operator.
+		return readInstalled(manifests)
+	}
 	ofFlux, err := rights.render("rights.yaml")
 	if err != nil {
 		return nil, err
@@ -201,7 +205,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 		}
 		if is == nil && i == 0 && strings.HasSuffix(want.GetKind(), "AdmissionPolicy") {
 			// The bindings of a missing policy do not matter.
-			return Result{group.name, false, ObjectName(want) + " is missing: " + lockDown}, nil
+			return Result{group.name, false, ObjectName(want) + " is missing: " + p.cluster.rulesAdvice("", "")}, nil
 		}
 		if is == nil {
 			wrong = append(wrong, ObjectName(want)+" is missing")
@@ -221,9 +225,9 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 	}
 	switch {
 	case len(wrong) > 0:
-		return Result{group.name, false, strings.Join(wrong, "; ") + ": " + lockDown}, nil
+		return Result{group.name, false, strings.Join(wrong, "; ") + ": " + p.cluster.rulesAdvice("", "")}, nil
 	case len(warning) > 0 && !p.cluster.Warn:
-		return Result{group.name, false, "only warns, and refuses nothing (" + strings.Join(warning, ", ") + "): " + lockDown + " with --mode enforce"}, nil
+		return Result{group.name, false, "only warns, and refuses nothing (" + strings.Join(warning, ", ") + "): " + p.cluster.rulesAdvice("--mode enforce", "mode: enforce")}, nil
 	case len(warning) > 0:
 		return Result{group.name, true, "only warns, as was chosen, and refuses nothing"}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +17,8 @@ import (
 var wideRoles = []string{"cluster-admin", "admin", "edit"}
 
 // tenantRights checks that no RoleBinding gives accounts of tenants a role that allows
-// impersonation and tokens.
+// impersonation and tokens, and that the namespaces of tenants have the labels by which the rules
+// select them.
 func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 	namespaces, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	if err != nil {
@@ -26,16 +28,39 @@ func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong := wideForTenants(namespaces, bindings)
-	return []Result{result("rights of tenants", len(wrong) == 0, "no role that brings impersonation and tokens", strings.Join(wrong, "; "))}, nil
+	wrong := wideForTenants(namespaces, bindings, c.TenantNamespaces)
+	results := []Result{result("rights of tenants", len(wrong) == 0, "no role that brings impersonation and tokens", strings.Join(wrong, "; "))}
+	if c.TenantNamespaces == nil {
+		return results, nil
+	}
+	results = append(results, result("dependencies of the platform", len(c.Dependencies) == 0, "none is an object of a tenant",
+		strings.Join(c.Dependencies, "; ")+": a tenant that breaks its object holds up the platform: name objects of the platform alone"))
+	plain := unlabelled(namespaces, c.TenantNamespaces)
+	return append(results, result("labels of tenants", len(plain) == 0, "all namespaces of tenants have one, so that the rules apply in them",
+		"the rules for tenants do not apply in "+listed(plain)+": add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, where the fleet makes it")), nil
+}
+
+// unlabelled returns those of the namespaces of tenants that have no tenant's label, sorted.
+func unlabelled(namespaces []*unstructured.Unstructured, ofTenants []string) []string {
+	var plain []string
+	for _, ns := range namespaces {
+		if _, ok := tenancy.TenantOf(ns.GetLabels()); !ok && slices.Contains(ofTenants, ns.GetName()) {
+			plain = append(plain, ns.GetName())
+		}
+	}
+	slices.Sort(plain)
+	return plain
 }
 
 // wideForTenants returns a message for each subject of a RoleBinding that has such a role
-// in a namespace of a tenant.
-func wideForTenants(namespaces, bindings []*unstructured.Unstructured) []string {
+// in a namespace of a tenant: one with a tenant's label, or one of the others.
+func wideForTenants(namespaces, bindings []*unstructured.Unstructured, others []string) []string {
 	tenants := map[string]bool{}
 	for _, ns := range namespaces {
 		_, tenants[ns.GetName()] = tenancy.TenantOf(ns.GetLabels())
+	}
+	for _, name := range others {
+		tenants[name] = true
 	}
 	var wrong []string
 	for _, b := range bindings {

@@ -1,6 +1,7 @@
 package lockdown
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ func TestWideForTenants(t *testing.T) {
 		parsed(t, "{kind: Namespace, metadata: {name: apps, labels: {tenure.dev/tenant: team}}}"),
 		parsed(t, "{kind: Namespace, metadata: {name: home, labels: {toolkit.fluxcd.io/tenant: team}}}"),
 		parsed(t, "{kind: Namespace, metadata: {name: tools}}"),
+		parsed(t, "{kind: Namespace, metadata: {name: sites, labels: {toolkit.fluxcd.io/role: tenant}}}"),
+	}
+	if plain := unlabelled(namespaces, []string{"apps", "home", "sites"}); !slices.Equal(plain, []string{"sites"}) {
+		t.Errorf("without a tenant's label: got %v, want sites", plain)
 	}
 	const account = "{kind: ServiceAccount, namespace: apps, name: deployer}"
 	for _, tc := range []struct{ reason, namespace, role, subject, want string }{
@@ -26,10 +31,11 @@ func TestWideForTenants(t *testing.T) {
 		{"a role that reads", "apps", "ClusterRole, name: view", account, ""},
 		{"an account of the platform", "apps", "ClusterRole, name: admin", "{kind: ServiceAccount, namespace: tools, name: operator}", ""},
 		{"a person", "apps", "ClusterRole, name: admin", "{kind: User, name: ann}", ""},
+		{"a namespace that discovery found", "sites", "ClusterRole, name: admin", "{kind: ServiceAccount, namespace: sites, name: flux}", "RoleBinding sites/x gives sites/flux the role admin"},
 		{"a namespace of nobody's", "tools", "ClusterRole, name: admin", account, ""},
 	} {
 		binding := parsed(t, "{kind: RoleBinding, metadata: {namespace: "+tc.namespace+", name: x}, roleRef: {kind: "+tc.role+"}, subjects: ["+tc.subject+"]}")
-		got := strings.Join(wideForTenants(namespaces, []*unstructured.Unstructured{binding}), "; ")
+		got := strings.Join(wideForTenants(namespaces, []*unstructured.Unstructured{binding}, []string{"sites"}), "; ")
 		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}

@@ -50,7 +50,7 @@ func (c Cluster) defaults(ctx context.Context) ([]Result, error) {
 	if err != nil || hasName(policies, defaultsName) {
 		return nil, err
 	}
-	return []Result{{defaultsName, false, "namespace " + namespace + " has defaults, which nothing fills in: " + lockDown + " with --defaults"}}, nil
+	return []Result{{defaultsName, false, "namespace " + namespace + " has defaults, which nothing fills in: " + c.rulesAdvice("--defaults", "defaults.enabled: true")}}, nil
 }
 
 // withDefaults returns the first namespace whose parameters have a default class, or metadata for

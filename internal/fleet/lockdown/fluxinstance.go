@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
-
-// instanceGuide describes what a FluxInstance cannot set.
-const instanceGuide = "docs/how-to/flux-operator.md"
 
 // instanceImages says where the images of Flux are set.
 const instanceImages = "the images are those of spec.distribution of the FluxInstance"
@@ -31,7 +29,7 @@ func (t *tree) makeInstance(o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
-	if err := t.editInstance(o.Tenants); err != nil {
+	if err := t.editInstance(o); err != nil {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes()}
@@ -48,14 +46,14 @@ func (o Options) checkInstance() error {
 		return fmt.Errorf("--shard %w: name the shards in spec.sharding of the FluxInstance", errInstance)
 	case len(o.Pins) > 0:
 		return fmt.Errorf("--verify-images %w: %s", errInstance, instanceImages)
-	case o.Warn, len(o.Allow) > 0, o.ManagerImage != "", o.Proxy != nil, o.Capsule != nil, o.Defaults != nil, o.Check != nil, len(o.ClusterRanges) > 0:
+	case o.Warn, len(o.Allow) > 0, o.ManagerImage != "", o.Proxy != nil, o.Capsule != nil, o.Defaults != nil, o.Check != nil:
 		return fmt.Errorf("a flag about the rules or the manager %w: give it as a value of Tenure's chart, which installs them, see docs/how-to/install.md", errInstance)
 	}
 	return nil
 }
 
-// editInstance sets the fields of the FluxInstance, or takes the lockdown back.
-func (t *tree) editInstance(locked bool) error {
+// editInstance sets the fields of the FluxInstance and its patches, or takes the lockdown back.
+func (t *tree) editInstance(o Options) error {
 	file := t.fleet.InstanceFile
 	stream, err := yamledit.Parse(t.now[file])
 	if err != nil {
@@ -65,7 +63,34 @@ func (t *tree) editInstance(locked bool) error {
 	if doc < 0 {
 		return cannotEdit(file, yamledit.ErrUneditable)
 	}
+	if err := editCluster(stream, doc, spec, o.Tenants); err != nil {
+		return cannotEdit(file, err)
+	}
+	now, err := patchesAt(stream, doc, append(slices.Clone(spec), "kustomize", "patches"))
+	if err != nil {
+		return cannotEdit(file, err)
+	}
+	var wanted []instancePatch
+	if o.Tenants {
+		blocked, err := blockedRanges(o.ClusterRanges, rangesIn(now))
+		if err != nil {
+			return err
+		}
+		if wanted, err = instancePatches(blocked, now); err != nil {
+			return err
+		}
+	}
+	if err := editPatches(stream, doc, spec, now, wanted); err != nil {
+		return cannotEdit(file, err)
+	}
+	t.now[file] = stream.Text
+	return nil
+}
+
+// editCluster sets the fields in spec.cluster of a FluxInstance.
+func editCluster(stream *yamledit.Stream, doc int, spec []any, locked bool) error {
 	cluster := append(slices.Clone(spec), "cluster")
+	var err error
 	switch multitenant := yamledit.At(stream.Docs[doc], append(slices.Clone(cluster), "multitenant")...); {
 	case multitenant != nil:
 		err = stream.SetBool(doc, locked, append(slices.Clone(cluster), "multitenant")...)
@@ -75,14 +100,11 @@ func (t *tree) editInstance(locked bool) error {
 	default:
 		err = stream.Add(doc, "cluster", "cluster:\n  multitenant: true", spec...)
 	}
-	if network := append(slices.Clone(cluster), "networkPolicy"); err == nil && locked && yamledit.Str(stream.Docs[doc], network...) == "false" {
-		err = stream.SetBool(doc, true, network...)
+	network := append(slices.Clone(cluster), "networkPolicy")
+	if err != nil || !locked || yamledit.Str(stream.Docs[doc], network...) != "false" {
+		return err
 	}
-	if err != nil {
-		return cannotEdit(file, err)
-	}
-	t.now[file] = stream.Text
-	return nil
+	return stream.SetBool(doc, true, network...)
 }
 
 // instanceIn returns the document of a file with the FluxInstance, or with the values of the chart
@@ -112,15 +134,24 @@ func instanceStates(f *layout.Fleet) []FlagState {
 		return FlagState{Flag: Flag{Name: "spec.cluster." + name, Value: want}, Deployment: "FluxInstance", Got: fmt.Sprint(value)}
 	}
 	patches, _, _ := unstructured.NestedSlice(f.Instance.Object, "spec", "kustomize", "patches")
-	storage := FlagState{Flag: Flag{Name: "spec.kustomize.patches of " + storageFlag}, Deployment: "FluxInstance"}
-	if strings.Contains(text(patches), storageFlag+"=") {
-		storage.Got = "set"
+	patch := func(of string, matches func(instancePatch) bool) FlagState {
+		state := FlagState{Flag: Flag{Name: "spec.kustomize.patches of " + of}, Deployment: "FluxInstance"}
+		for _, entry := range patches {
+			var p instancePatch
+			p.Patch, _ = asMap(entry)["patch"].(string)
+			p.Target.Name, _ = asMap(asMap(entry)["target"])["name"].(string)
+			if matches(p) {
+				state.Got = "set"
+			}
+		}
+		return state
 	}
 	return []FlagState{
 		field("multitenant", "true", "false"),
 		field("tenantDefaultServiceAccount", "", "default"),
 		field("networkPolicy", "true", "true"),
-		storage,
+		patch(storageFlag, instancePatch.setsStorage),
+		patch(egressPolicy, instancePatch.limitsEgress),
 	}
 }
 
@@ -128,10 +159,7 @@ func instanceStates(f *layout.Fleet) []FlagState {
 func (t *tree) instanceNotes() []string {
 	notes := []string{
 		"flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin",
-		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md",
-	}
-	if states := instanceStates(t.fleet); !states[len(states)-1].OK() {
-		notes = append(notes, "source-controller serves artifacts at all of its addresses, the loopback's too: "+instanceGuide+" has the patch for spec.kustomize.patches")
+		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md. They apply in namespaces with a tenant's label, such as " + v1alpha1.LabelFluxTenant + ": NAME",
 	}
 	if lost := t.accountless(); len(lost) > 0 {
 		account, _, _ := unstructured.NestedString(t.fleet.Instance.Object, "spec", "cluster", "tenantDefaultServiceAccount")
@@ -155,7 +183,7 @@ func forNarrowRights(f Flag) bool { return strings.HasPrefix(f.Name, gates) }
 // instanceAdvice returns the advice for setting a flag in a FluxInstance.
 func instanceAdvice(f Flag) string {
 	if f.Name == storageFlag {
-		return "add the patch in " + instanceGuide + " to spec.kustomize.patches of the FluxInstance"
+		return "add its patch to the FluxInstance, as `tenure profile multi-tenant` does in the fleet"
 	}
 	return "set spec.cluster.multitenant: true in the FluxInstance, as `tenure profile multi-tenant` does in the fleet"
 }
@@ -192,11 +220,8 @@ func (t *tree) accountless() []string {
 		}
 		for _, u := range objects {
 			look(file, u)
-			templates, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources")
-			for _, template := range templates {
-				if fields := asMap(template); fields != nil {
-					look(file, &unstructured.Unstructured{Object: fields})
-				}
+			for _, template := range flux.Templates(u) {
+				look(file, &unstructured.Unstructured{Object: template})
 			}
 		}
 	}

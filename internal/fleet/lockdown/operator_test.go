@@ -2,14 +2,21 @@ package lockdown
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/flux"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // instanceFleet returns a fleet whose FluxInstance is in a file with the content.
@@ -37,6 +44,23 @@ spec:
       kind: HelmRelease
       metadata: {name: app, namespace: << inputs.tenant >>}
       spec: {interval: 1h}
+---
+apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: text, namespace: flux-system}
+spec:
+  resourcesTemplate: |
+    <<- if inputs.tenant >>
+    apiVersion: kustomize.toolkit.fluxcd.io/v1
+    kind: Kustomization
+    metadata: {name: in-text, namespace: << inputs.tenant >>}
+    spec: {path: ./deploy}
+    ---
+    apiVersion: kustomize.toolkit.fluxcd.io/v1
+    kind: Kustomization
+    metadata: {name: named-in-text, namespace: << inputs.tenant >>}
+    spec: {path: ./deploy, serviceAccountName: << inputs.account >>}
+    <<- end >>
 `,
 	}
 	for name, content := range files {
@@ -57,28 +81,62 @@ const (
 	instanceSync = "  sync: {kind: GitRepository, url: https://git.example.com/fleet, ref: refs/heads/main, path: clusters/prod} # the fleet\n"
 )
 
-// TestFluxInstance checks that the profile changes its own fields of a FluxInstance and no others.
+// patchesFor returns the patches of the profile as lines of YAML, with the indentation of a list.
+func patchesFor(t *testing.T, indentation int, ranges ...string) string {
+	t.Helper()
+	blocked, err := blockedRanges(ranges, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := renderFile("instance.yaml", blocked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(yamledit.Indented(text, indentation), "\n") + "\n"
+}
+
+// TestFluxInstance checks that the profile changes its own fields and patches of a FluxInstance and no
+// others.
 func TestFluxInstance(t *testing.T) {
 	t.Parallel()
-	chart := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: flux}\nspec:\n  values:\n    instance:\n"
+	const (
+		chart   = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: flux}\nspec:\n  values:\n    instance:\n"
+		locked  = "  cluster:\n    multitenant: true\n"
+		opened  = "  cluster:\n    multitenant: false\n"
+		list    = "  kustomize:\n    patches:\n"
+		other   = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
+		storage = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
+		egress  = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
+	)
 	inChart := func(text string) string {
 		return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 	}
+	own, narrow := patchesFor(t, 6), patchesFor(t, 6, "10.0.0.0/8")
+	parts := strings.SplitAfterN(own, "--storage-addr=$(TENURE_POD_NAME):9090\n", 2)
+	head := instanceHead + instanceSync
 	for name, tc := range map[string]struct {
 		reason, before, after string
 		single                bool
+		ranges                []string
 	}{
-		"Missing":       {reason: "nothing is set", before: instanceHead + instanceSync, after: instanceHead + instanceSync + "  cluster:\n    multitenant: true\n"},
-		"Cluster":       {reason: "other fields stay", before: instanceHead + instanceSync + "  cluster:\n    type: aws\n", after: instanceHead + instanceSync + "  cluster:\n    type: aws\n    multitenant: true\n"},
-		"Flow":          {reason: "in flow style, with the network open", before: instanceHead + "  cluster: {multitenant: false, networkPolicy: false}\n" + instanceSync, after: instanceHead + "  cluster: {multitenant: true, networkPolicy: true}\n" + instanceSync},
-		"Done":          {reason: "it is locked down", before: instanceHead + instanceSync + "  cluster: {multitenant: true}\n"},
-		"Chart":         {reason: "the values of the chart", before: chart + inChart(instanceSync), after: chart + inChart(instanceSync+"  cluster:\n    multitenant: true\n")},
-		"Single":        {reason: "the way back", single: true, before: instanceHead + "  cluster: {multitenant: true, networkPolicy: true}\n" + instanceSync, after: instanceHead + "  cluster: {multitenant: false, networkPolicy: true}\n" + instanceSync},
-		"NothingToUndo": {reason: "it was never locked down", single: true, before: instanceHead + instanceSync},
+		"Missing":       {reason: "nothing is set", before: head, after: head + locked + list + own},
+		"Cluster":       {reason: "other fields stay", before: head + "  cluster:\n    type: aws\n", after: head + "  cluster:\n    type: aws\n    multitenant: true\n" + list + own},
+		"Flow":          {reason: "in flow style, with the network open", before: instanceHead + "  cluster: {multitenant: false, networkPolicy: false}\n" + instanceSync, after: instanceHead + "  cluster: {multitenant: true, networkPolicy: true}\n" + instanceSync + list + own},
+		"Done":          {reason: "it is locked down", before: head + locked + list + own},
+		"Others":        {reason: "other patches stay, first", before: head + locked + list + other, after: head + locked + list + other + own},
+		"Storage":       {reason: "the fleet sets the flag of source-controller", before: head + locked + list + storage, after: head + locked + list + storage + parts[1]},
+		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + parts[0]},
+		"Ranges":        {reason: "other ranges", ranges: []string{"10.0.0.0/8"}, before: head + locked + list + own + other, after: head + locked + list + other + narrow},
+		"Remembered":    {reason: "the ranges stay", before: head + locked + list + narrow},
+		"Chart":         {reason: "the values of the chart", before: chart + inChart(instanceSync), after: chart + inChart(instanceSync+locked+list+own)},
+		"Single":        {reason: "the way back", single: true, before: head + locked + list + own, after: head + opened},
+		"SingleOthers":  {reason: "other patches stay", single: true, before: head + locked + list + own + other, after: head + opened + list + other},
+		"SingleFields":  {reason: "another field beside the patches", single: true, before: head + locked + list + own + "    other: 1\n", after: head + opened + "  kustomize:\n    other: 1\n"},
+		"NothingToUndo": {reason: "it was never locked down", single: true, before: head},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan, err := Make(instanceFleet(t, tc.before), Options{Tenants: !tc.single})
+			plan, err := Make(instanceFleet(t, tc.before), Options{Tenants: !tc.single, ClusterRanges: tc.ranges})
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -93,7 +151,7 @@ func TestFluxInstance(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			notes := strings.Join(plan.Notes, "\n")
-			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml"} {
+			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml", "Kustomization in-text in clusters/prod/apps.yaml"} {
 				if strings.Contains(notes, lost) == tc.single {
 					t.Errorf("%s: %s names no account; the notes say so: %t", tc.reason, lost, tc.single)
 				}
@@ -120,6 +178,10 @@ func TestFluxInstanceOptions(t *testing.T) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
 	}
+	flow := instanceHead + instanceSync + "  kustomize: {patches: [{patch: '[]', target: {kind: Deployment}}]}\n"
+	if _, err := Make(instanceFleet(t, flow), Options{Tenants: true}); err == nil || !strings.Contains(err.Error(), "only a person can edit") {
+		t.Errorf("patches in flow style: got %v", err)
+	}
 	anchored := instanceHead + strings.Replace(instanceSync, "url: ", "url: &url ", 1)
 	if _, err := Make(instanceFleet(t, anchored), Options{Tenants: true}); err == nil || !strings.Contains(err.Error(), "only a person can edit") {
 		t.Errorf("an anchor: got %v", err)
@@ -133,8 +195,9 @@ func TestFluxInstanceDrift(t *testing.T) {
 		spec string
 		got  []string
 	}{
-		"defaults": {"", []string{"false", "default", "true", ""}},
-		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"true", "flux", "true", "set"}},
+		"defaults": {"", []string{"false", "default", "true", "", ""}},
+		"one set":  {"  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"false", "default", "true", "set", ""}},
+		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize:\n    patches:\n" + patchesFor(t, 6), []string{"true", "flux", "true", "set", "set"}},
 	} {
 		states, err := Drift(instanceFleet(t, instanceHead+instanceSync+tc.spec))
 		if err != nil {
@@ -162,7 +225,95 @@ func TestOperated(t *testing.T) {
 	if advice := instanceAdvice(Flag{Name: "--no-remote-bases"}); !strings.Contains(advice, "spec.cluster.multitenant") {
 		t.Errorf("got %q", advice)
 	}
-	if advice := instanceAdvice(Flag{Name: storageFlag}); !strings.Contains(advice, "spec.kustomize.patches") {
+	if advice := instanceAdvice(Flag{Name: storageFlag}); !strings.Contains(advice, "patch") {
 		t.Errorf("got %q", advice)
+	}
+}
+
+// TestOperatorAccount checks the result about flux-operator's own flag.
+func TestOperatorAccount(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, container string
+		ruled, ok         bool
+		want              string
+	}{
+		{"the flag", "args: [--default-service-account=flux]", false, true, "in force"},
+		{"the variable", "env: [{name: DEFAULT_SERVICE_ACCOUNT, value: flux}]", false, true, "in force"},
+		{"an empty variable", "env: [{name: DEFAULT_SERVICE_ACCOUNT}]", false, false, "multitenancy.enabled"},
+		{"neither, and the rule", "args: [--log-level=info]", true, true, "tenure-resource-sets"},
+		{"neither", "args: [--log-level=info]", false, false, "applied as cluster-admin"},
+	} {
+		got := operatorAccount(parsed(t, "{kind: Deployment, spec: {template: {spec: {containers: [{"+tc.container+"}]}}}}"), tc.ruled)
+		if got.OK != tc.ok || !strings.Contains(got.Message, tc.want) {
+			t.Errorf("%s: got %+v, want %t and %q", tc.reason, got, tc.ok, tc.want)
+		}
+	}
+	binding := "{kind: ValidatingAdmissionPolicyBinding, spec: {policyName: tenure-flux-objects, validationActions: [%s]}}"
+	if !deniesFluxObjects(parsed(t, strings.Replace(binding, "%s", "Deny", 1))) || deniesFluxObjects(parsed(t, strings.Replace(binding, "%s", "Warn, Audit", 1))) {
+		t.Error("only a binding that denies counts")
+	}
+}
+
+// TestOperatedExpected checks that the check of a cluster that flux-operator runs expects the objects of
+// the chart alone, and advises to install it.
+func TestOperatedExpected(t *testing.T) {
+	t.Parallel()
+	c := Cluster{Namespace: "flux-system", operated: true}
+	expected, err := c.expected(nil, parts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range expected {
+		if o.GetName() == "tenure-kustomize-controller" {
+			t.Errorf("%s is expected, which the chart does not install", ObjectName(o))
+		}
+	}
+	if advice := c.rulesAdvice("--defaults", "defaults.enabled: true"); advice != "install Tenure's chart with defaults.enabled: true, see docs/how-to/install.md" {
+		t.Errorf("got %q", advice)
+	}
+	if advice := (Cluster{}).rulesAdvice("--defaults", "defaults.enabled: true"); advice != lockDown+" with --defaults" {
+		t.Errorf("a fleet with a bootstrap: got %q", advice)
+	}
+}
+
+// TestInstancePatchesApply checks that the patches apply to Flux's manifests, and that the check then
+// finds neither the flag nor the network policies wrong.
+func TestInstancePatchesApply(t *testing.T) {
+	t.Parallel()
+	build := func(patches string) (storage FlagState, notifications string) {
+		dir := t.TempDir()
+		for name, content := range map[string]string{"flux.yaml": string(config.FluxComponents()), "kustomization.yaml": "resources: [flux.yaml]\npatches:\n" + patches} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		objects, err := flux.BuildFolder(dir, dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policies []networkingv1.NetworkPolicy
+		for _, o := range objects {
+			if o.GetKind() != "NetworkPolicy" {
+				continue
+			}
+			var p networkingv1.NetworkPolicy
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
+				t.Fatal(err)
+			}
+			policies = append(policies, p)
+		}
+		states := FlagStates(objects)
+		i := slices.IndexFunc(states, func(s FlagState) bool { return s.Name == storageFlag })
+		if wrong := artifactsOpen(policies); wrong != "" {
+			t.Error(wrong)
+		}
+		return states[i], notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
+	}
+	if storage, notifications := build("  []\n"); storage.OK() || notifications == "" {
+		t.Errorf("without patches: %s and %q", storage, notifications)
+	}
+	if storage, notifications := build(patchesFor(t, 2)); !storage.OK() || notifications != "" {
+		t.Errorf("with the patches: %s and %q", storage, notifications)
 	}
 }

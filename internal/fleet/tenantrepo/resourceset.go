@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
@@ -48,6 +49,8 @@ var (
 	clusterWide = regexp.MustCompile(`kind:\s*["']?ClusterRoleBinding\b`)
 	// namespaceTemplate matches the template of a Namespace in text.
 	namespaceTemplate = regexp.MustCompile(`kind:\s*["']?Namespace\b`)
+	// tenantLabel matches a label that names a tenant.
+	tenantLabel = regexp.MustCompile(`(?:tenure\.dev|toolkit\.fluxcd\.io|capsule\.clastix\.io)/tenant["']?\s*:`)
 	// inputField matches an expression that is a field of the input.
 	inputField = regexp.MustCompile(`<<-?\s*inputs\.([A-Za-z0-9_]+)\s*-?>>`)
 	// nameField matches a name that begins with a field of the input.
@@ -170,6 +173,9 @@ func (r resourceSet) addInput(s *workspace.Set, o Options) (*Plan, error) {
 	}
 	if addresses := r.addresses(entry); len(addresses) > 0 && !slices.Contains(addresses, o.Tenant.URL) {
 		plan.note("the template fetches the tenant from %s, and not from %s", strings.Join(addresses, " or "), o.Tenant.URL)
+	}
+	if !tenantLabel.MatchString(r.raw) {
+		plan.note("the template gives no object the label of a tenant, so Tenure's rules do not apply to its namespace: add %s: << inputs.%s >> to the labels of the Namespace", v1alpha1.LabelFluxTenant, field)
 	}
 	if o.Seal != nil {
 		plan.note("no credentials were made: put them where the template takes them from")

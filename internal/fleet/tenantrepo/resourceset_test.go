@@ -24,6 +24,8 @@ func TestResourceSet(t *testing.T) {
 		reason, file, want string
 		// err and notes are parts of the error and of the notes.
 		err, notes []string
+		// without is no part of the notes.
+		without string
 	}{
 		"Flow": {
 			reason: "inputs on one line", file: head + "  inputs: [{tenant: red}]\n" + namespace,
@@ -33,13 +35,17 @@ func TestResourceSet(t *testing.T) {
 			reason: "fields of the repository, and others",
 			file:   head + "  inputs:\n    - tenant: red # the first\n      repo: https://git.example.com/red\n      branch: main\n      size: 3\n" + namespace,
 			want:   head + "  inputs:\n    - tenant: red # the first\n      repo: https://git.example.com/red\n      branch: main\n      size: 3\n    - branch: trunk\n      repo: https://git.example.com/green\n      size: 3\n      tenant: green\n" + namespace,
-			notes:  []string{"size: copied from the first input"},
+			notes:  []string{"size: copied from the first input", "add toolkit.fluxcd.io/tenant: << inputs.tenant >> to the labels of the Namespace"},
 		},
 		"Template": {
 			reason: "a template of text, whose Namespace names another field",
 			file:   head + "  inputs: [{id: red}]\n  resourcesTemplate: |\n    ---\n    kind: Namespace\n    metadata:\n      name: << inputs.id >>\n    ---\n    kind: GitRepository\n    spec:\n      url: https://other.example.com/<< inputs.id >>\n",
 			want:   head + "  inputs: [{id: red}, {id: green}]\n  resourcesTemplate: |\n    ---\n    kind: Namespace\n    metadata:\n      name: << inputs.id >>\n    ---\n    kind: GitRepository\n    spec:\n      url: https://other.example.com/<< inputs.id >>\n",
 			notes:  []string{"fetches the tenant from https://other.example.com/green, and not from https://git.example.com/green"},
+		},
+		"Labelled": {
+			reason: "a template with a tenant's label", file: head + "  inputs: [{tenant: red}]\n" + strings.Replace(namespace, "}}\n", ", labels: {toolkit.fluxcd.io/tenant: << inputs.tenant >>}}}\n", 1),
+			want: head + "  inputs: [{tenant: red}, {tenant: green}]\n" + strings.Replace(namespace, "}}\n", ", labels: {toolkit.fluxcd.io/tenant: << inputs.tenant >>}}}\n", 1), without: "Tenure's rules",
 		},
 		"There":    {reason: "the tenant is there", file: head + "  inputs: [{tenant: green}]\n" + namespace},
 		"Platform": {reason: "beside a set whose accounts are cluster-admin", file: head + "  inputs: [{tenant: ingress}]\n" + namespace + admin + "---\n" + head + "  inputs: [{tenant: red}]\n" + namespace, want: head + "  inputs: [{tenant: ingress}]\n" + namespace + admin + "---\n" + head + "  inputs: [{tenant: red}, {tenant: green}]\n" + namespace},
@@ -78,6 +84,9 @@ func TestResourceSet(t *testing.T) {
 			got, err := s.Read("sets.yaml")
 			if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
 				t.Errorf("%s: %v (-want +got):\n%s", tc.reason, err, diff)
+			}
+			if notes := strings.Join(plan.Notes, "\n"); tc.without != "" && strings.Contains(notes, tc.without) {
+				t.Errorf("%s: %q is in %q", tc.reason, tc.without, notes)
 			}
 			for _, part := range tc.notes {
 				if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, part) {

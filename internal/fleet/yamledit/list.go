@@ -85,11 +85,13 @@ func aboveComment(lines []string, at, below, indent int) int {
 }
 
 // key returns the line of a field of the first document, from 0, or -1.
-func (s *Stream) key(field string) int {
-	fields := s.Docs[0].Content
-	for i := 0; i < len(fields); i += 2 {
-		if fields[i].Value == field {
-			return fields[i].Line - 1
+func (s *Stream) key(field string) int { return keyLine(s.Docs[0], field) }
+
+// keyLine returns the line of a key of a mapping, from 0, or -1.
+func keyLine(n *yaml.Node, key string) int {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i].Line - 1
 		}
 	}
 	return -1
@@ -97,24 +99,31 @@ func (s *Stream) key(field string) int {
 
 // removeField removes a field of the first document, which is in block style, up to the comment
 // before the next field.
-func (s *Stream) removeField(field string) error {
-	doc := s.Docs[0]
-	if doc.Kind != yaml.MappingNode || doc.Style&yaml.FlowStyle != 0 {
+func (s *Stream) removeField(field string) error { return s.RemoveKey(0, field) }
+
+// RemoveKey removes a key and its content from a mapping in block style, up to the comment before the
+// next key. It returns [ErrUneditable] if the path has no such mapping with this key and another one,
+// or if the style cannot be edited.
+func (s *Stream) RemoveKey(doc int, key string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle != 0 || valueOf(n, key) == nil {
 		return ErrUneditable
 	}
-	lines, key := s.lines(), s.key(field)
-	end := blockEnd(lines, key, doc.Column-1)
-	for i := 0; i < len(doc.Content); i += 2 {
-		if line := doc.Content[i].Line - 1; line > key {
+	lines, first := s.lines(), keyLine(n, key)
+	end := blockEnd(lines, first, n.Column-1)
+	for i := 0; i < len(n.Content); i += 2 {
+		if line := n.Content[i].Line - 1; line > first {
 			end = min(end, line)
 		}
 	}
-	for end > key+1 && isOutside(lines[end-1], doc.Column-1) {
+	for end > first+1 && isOutside(lines[end-1], n.Column-1) {
 		end--
 	}
-	return s.commit(slices.Delete(lines, key, end), 0, func(v any) any {
-		delete(v.(map[string]any), field)
-		return v
+	return s.commit(slices.Delete(lines, first, end), doc, func(v any) any {
+		return with(v, func(m any) any {
+			delete(m.(map[string]any), key)
+			return m
+		}, path...)
 	})
 }
 

@@ -1,6 +1,7 @@
 package yamledit
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -129,4 +130,31 @@ func lost(before, after string) []string {
 		}
 	}
 	return all
+}
+
+// TestRemoveKey checks that a key goes with its content, and nothing else.
+func TestRemoveKey(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, before, after string }{
+		{"the last key, in a mapping of the second document", "a: b\n---\nspec:\n  one: 1\n  # about two\n  two:\n    - x: |\n        # in a text\n\n        text\n# the end\n", "a: b\n---\nspec:\n  one: 1\n  # about two\n# the end\n"},
+		{"a key before a comment of the next one", "a: b\n---\nspec:\n  two: [1]\n  # about one\n  one: 1\n", "a: b\n---\nspec:\n  # about one\n  one: 1\n"},
+		{"the only key, which would leave null", "a: b\n---\nspec:\n  two: 1\n", ""},
+		{"flow style", "a: b\n---\nspec: {two: 1, one: 1}\n", ""},
+		{"another key", "a: b\n---\nspec:\n  one: 1\n", ""},
+	} {
+		s, err := Parse(tc.before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.RemoveKey(1, "two", "spec")
+		if tc.after == "" {
+			if !errors.Is(err, ErrUneditable) || s.Text != tc.before {
+				t.Errorf("%s: got %v and %q", tc.reason, err, s.Text)
+			}
+			continue
+		}
+		if err != nil || s.Text != tc.after {
+			t.Errorf("%s: got %q, %v; want %q", tc.reason, s.Text, err, tc.after)
+		}
+	}
 }

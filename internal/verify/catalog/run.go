@@ -76,6 +76,9 @@ type Report struct {
 	// Ungoverned are the namespaces of tenants that Tenure's rules leave out, in a cluster that
 	// has these rules: no label names the tenant.
 	Ungoverned []string
+	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one,
+	// as text: see [discovery.Dependencies].
+	Dependencies []string
 }
 
 // Count returns how many attacks ended so.
@@ -112,6 +115,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	}
 	if len(report.Tenants) == 0 {
 		return report, nil
+	}
+	if report.Dependencies, err = discovery.Dependencies(ctx, admin, report.Tenants); err != nil {
+		return report, err
 	}
 	victim, removeVictim, err := newVictim(ctx, admin)
 	if err != nil {
