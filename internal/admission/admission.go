@@ -209,7 +209,7 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), nil))
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), r.firstNamespaces(namespaces)))
 			bindings = append(bindings, r.binding(r.Name, r.Name, params, namespaces))
 			continue
 		}
@@ -222,6 +222,17 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 		bindings = append(bindings, r.narrowed(r.binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
 	}
 	return policies, bindings
+}
+
+// firstNamespaces returns the namespaces that the policy of a rule selects before its binding does,
+// or nil. Until the API server has found the kind of the parameters, which takes up to 30 s after its
+// installation, it refuses every request that a policy matches, whatever the binding selects. A rule
+// about every kind would hold up all namespaces, leader elections included.
+func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSelector {
+	if r.ofOwners {
+		return namespaces
+	}
+	return nil
 }
 
 // enforced returns the rules that have policies of their own, and the shared rules about

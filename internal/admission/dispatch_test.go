@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -137,6 +138,24 @@ func TestPoliciesOfRequest(t *testing.T) {
 	}
 }
 
+// While the API server has not found the kind of a policy's parameters, it refuses every request
+// that the policy matches. Leases are among them if the policy is about every kind, and without them
+// Kubernetes' controllers and the manager end.
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	policies, _ := Policies()
+	for _, p := range policies {
+		if p.Spec.ParamKind == nil || p.Spec.MatchConstraints.NamespaceSelector != nil {
+			continue
+		}
+		for _, r := range p.Spec.MatchConstraints.ResourceRules {
+			if slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "leases") {
+				t.Errorf("%s matches Leases of every namespace, whatever its binding selects", p.Name)
+			}
+		}
+	}
+}
+
 // The API server parses the namespace selector of each policy for each request of the
 // cluster, before it looks at anything else.
 func TestNamespaceSelectors(t *testing.T) {
@@ -149,7 +168,8 @@ func TestNamespaceSelectors(t *testing.T) {
 		}
 	}
 	const shards = Prefix + "shards"
-	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, shards, shards + fromParameters}
+	// takeover is about every kind, so that its binding would have to be looked at as well.
+	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, shards, shards + fromParameters, Prefix + "takeover"}
 	if diff := cmp.Diff(want, selecting); diff != "" {
 		t.Errorf("other policies have a namespace selector (-want, +got):\n%s\nit costs every request of the cluster: put it into the binding", diff)
 	}
