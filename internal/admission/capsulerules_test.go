@@ -446,7 +446,8 @@ func TestAuditWebhookOfSecrets(t *testing.T) {
 		err := create("ConfigMap", "")
 		return err != nil && strings.Contains(err.Error(), "failed calling webhook"), fmt.Sprint(err)
 	})
-	if err := create("Secret", ", stringData: {password: secret}"); err != nil {
+	// The rules of Capsule refuse it too, if another test has installed them: these come later.
+	if err := create("Secret", ", stringData: {password: secret}"); err != nil && strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("a Secret: %v", err)
 	}
 }
