@@ -138,6 +138,10 @@ func (s state) open() map[string]bool {
 	} {
 		runs = runs || in("create", w[0], w[1])
 	}
+	// Flux applies on the server, with patches that create what is not there.
+	applies := func(group, resource string) bool {
+		return in("create", group, resource) && in("patch", group, resource)
+	}
 	accounts := in("patch", "", "serviceaccounts")
 	charts := in("create", sourceGroup, "helmcharts")
 	anySource := in("create", sourceGroup, "gitrepositories") || in("create", sourceGroup, "helmrepositories") ||
@@ -180,13 +184,13 @@ func (s state) open() map[string]bool {
 		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
-		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
+		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
 		"W10-api": runs,
 		"W11-api": runs && !s.labels["pod-security.kubernetes.io/enforce"],
-		"W4-git":  in("create", "", "services") || delivers,
-		"W5-git":  in("create", "networking.k8s.io", "ingresses") || delivers,
-		"W6-git":  in("create", "", "persistentvolumeclaims") || delivers,
-		"W9-git":  in("create", "discovery.k8s.io", "endpointslices") || delivers,
+		"W4-git":  applies("", "services") || delivers,
+		"W5-git":  applies("networking.k8s.io", "ingresses") || delivers,
+		"W6-git":  applies("", "persistentvolumeclaims") || delivers,
+		"W9-git":  applies("discovery.k8s.io", "endpointslices") || delivers,
 		"A2-api":  s.uncounted() || namespaces,
 
 		"A1-api":                syncs || releases || anySource || charts,
