@@ -137,20 +137,14 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 		return corpus.Score{}, err
 	}
 	defer func() { _ = d.Stop(cluster) }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	rows, err := local.Watch(ctx, cluster, cancel)
-	if err != nil {
-		return corpus.Score{}, err
-	}
-	failures, err := d.Settle(ctx, cluster, rows, patience)
-	if err != nil || len(failures) != len(f.NotReady) {
-		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
-	}
 	root := cluster.Fleet.Sync
 	var all corpus.Score
 	for _, tenant := range attackers[f.Name] {
 		began := time.Now()
+		// After the mutants of another tenant, Flux resumes what was suspended for them.
+		if err := settle(ctx, d, cluster, f); err != nil {
+			return all, err
+		}
 		score, err := f.Mutate(ctx, catalog.Options{
 			Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: root.Namespace, Tenant: tenant,
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: root.Namespace, Name: root.Source},
@@ -162,4 +156,19 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 		}
 	}
 	return all, nil
+}
+
+// settle waits until the fleet is as ready as it becomes.
+func settle(ctx context.Context, d *local.Display, cluster *localcluster.Cluster, f corpus.Fleet) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	rows, err := local.Watch(ctx, cluster, cancel)
+	if err != nil {
+		return err
+	}
+	failures, err := d.Settle(ctx, cluster, rows, patience)
+	if err != nil || len(failures) != len(f.NotReady) {
+		return errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
+	}
+	return nil
 }
