@@ -21,7 +21,7 @@ type resourceRules struct {
 	Limits   map[string]resourcePolicy `json:"limits,omitempty"`
 }
 
-// resourcePolicy says what becomes of a request or limit. Value is the default, or the maximum
+// resourcePolicy is the change of a request or limit. Value is the default, or the maximum
 // ratio of the limit to the request.
 type resourcePolicy struct {
 	Policy string             `json:"policy"`

@@ -138,7 +138,7 @@ func (s state) open() map[string]bool {
 	} {
 		runs = runs || in("create", w[0], w[1])
 	}
-	// Flux applies on the server, with patches that create what is not there.
+	// Flux uses server-side apply: a patch, which creates a missing object.
 	applies := func(group, resource string) bool {
 		return in("create", group, resource) && in("patch", group, resource)
 	}

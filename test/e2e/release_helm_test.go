@@ -319,7 +319,7 @@ func (s *helmScript) deletesKinds() {
 	s.hasDelivered()
 }
 
-// uninstalls runs `tenure uninstall`, and compares its exit code and what it prints.
+// uninstalls runs `tenure uninstall`, and compares its exit code and its output.
 func (r run) uninstalls(reason string, code int, want string, args ...string) {
 	r.t.Helper()
 	cmd := command(r.t, r.t.TempDir(), append([]string{"uninstall", "--kubeconfig", r.Kubeconfig}, args...)...)

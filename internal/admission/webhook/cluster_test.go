@@ -241,7 +241,7 @@ func (c *cluster) of(t *testing.T, tenant string) []string {
 	return names
 }
 
-// reserved returns what is written down about a tenant.
+// reserved returns the stored reservations of a tenant.
 func (c *cluster) reserved(t *testing.T, tenant string) reservations.Reservations {
 	t.Helper()
 	found, err := c.keeper(t).Read(t.Context(), tenant)

@@ -47,7 +47,7 @@ type Situation struct {
 	Another bool
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
-	// Reserved is what was written down about others.
+	// Reserved are the stored reservations of the tenant.
 	Reserved reservations.Reservations
 	// Request is the UID of the admission request.
 	Request types.UID

@@ -58,7 +58,7 @@ type Handler struct {
 	Client client.Reader
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Reservations has what was admitted.
+	// Reservations stores the admitted namespaces.
 	Reservations *reservations.Keeper
 	// Profiles is what holds for all tenants.
 	Profiles Profiles

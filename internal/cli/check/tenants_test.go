@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestFewerRights checks that a user who may read what the CronJob reads, and no objects of Flux, still
+// TestFewerRights checks that a user with the rights of the CronJob, who may read no objects of Flux, still
 // gets the results, and a note about the missing ones.
 func TestFewerRights(t *testing.T) {
 	t.Parallel()

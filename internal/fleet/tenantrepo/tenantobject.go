@@ -57,7 +57,7 @@ func (t Tenant) syncPatch(folder string) object {
 	}}
 }
 
-// validateObject checks that a Tenant object can have what the options ask for.
+// validateObject checks that a Tenant object has a field for each given option.
 func (t Tenant) validateObject() error {
 	refused := ""
 	switch {

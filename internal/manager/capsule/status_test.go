@@ -230,8 +230,8 @@ func TestExpressionsRefused(t *testing.T) {
 		`rules: [{enforce: {services: {externalNames: {hostnames: [{exp: "a("}]}}}}]`, `rules: [{permissions: {}}, {enforce: {ingress: {hostnames: [{exp: "a("}]}}}]`,
 		`namespaceOptions: {requiredMetadata: {labels: {a: "a("}}}`, `namespaceOptions: {requiredMetadata: {annotations: {a: b, c: "a("}}}`,
 	} {
-		// The words are Capsule's for the fields with one expression. For others, the API server adds
-		// what is wrong with the expression.
+		// The message is Capsule's for the fields with one expression. For others, the API server adds
+		// the error of the expression.
 		said := "unable to compile regex spec."
 		if strings.HasPrefix(spec, "rules") || strings.Contains(spec, "requiredMetadata") {
 			said = "is not a valid regular expression"
