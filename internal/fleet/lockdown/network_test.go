@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -53,12 +54,9 @@ func TestArtifactsOpen(t *testing.T) {
 	}
 }
 
-func TestUpstreamNetworkPoliciesAreEnough(t *testing.T) {
-	t.Parallel()
-	objects, err := flux.ReadObjects(config.FluxComponents())
-	if err != nil {
-		t.Fatal(err)
-	}
+// networkPoliciesOf returns the NetworkPolicies among objects.
+func networkPoliciesOf(t *testing.T, objects []*unstructured.Unstructured) []networkingv1.NetworkPolicy {
+	t.Helper()
 	var all []networkingv1.NetworkPolicy
 	for _, o := range objects {
 		if o.GetKind() != "NetworkPolicy" {
@@ -70,6 +68,16 @@ func TestUpstreamNetworkPoliciesAreEnough(t *testing.T) {
 		}
 		all = append(all, p)
 	}
+	return all
+}
+
+func TestUpstreamNetworkPoliciesAreEnough(t *testing.T) {
+	t.Parallel()
+	objects, err := flux.ReadObjects(config.FluxComponents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := networkPoliciesOf(t, objects)
 	if got := artifactsOpen(all); len(all) == 0 || got != "" {
 		t.Errorf("of %d policies: %s", len(all), got)
 	}

@@ -14,9 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/flux"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // instanceFleet returns a fleet whose FluxInstance is in a file with the content.
@@ -292,17 +290,7 @@ func TestInstancePatchesApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var policies []networkingv1.NetworkPolicy
-		for _, o := range objects {
-			if o.GetKind() != "NetworkPolicy" {
-				continue
-			}
-			var p networkingv1.NetworkPolicy
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
-				t.Fatal(err)
-			}
-			policies = append(policies, p)
-		}
+		policies := networkPoliciesOf(t, objects)
 		states := FlagStates(objects)
 		i := slices.IndexFunc(states, func(s FlagState) bool { return s.Name == storageFlag })
 		if wrong := artifactsOpen(policies); wrong != "" {
