@@ -12,6 +12,13 @@ import (
 type judgement struct {
 	baseline baseline.Baseline
 	now      time.Time
+	// attacks are the IDs or keys of the attacks that were tried; empty if all were.
+	attacks []string
+}
+
+// tries reports whether an attack is tried.
+func (j judgement) tries(a catalog.Attack) bool {
+	return len(j.attacks) == 0 || slices.Contains(j.attacks, a.ID) || slices.Contains(j.attacks, a.Key())
 }
 
 // report combines the clusters' reports.
@@ -55,11 +62,11 @@ func acceptableAs(outcome string) (baseline.Kind, bool) {
 }
 
 // stale returns the entries of the baseline that match no outcome. It returns none if a
-// run broke off. It leaves out entries for attacks that are not proven: these may still
+// run broke off or tried a part of the attacks. It leaves out entries for attacks that are not proven: these may still
 // get through.
 func (j judgement) stale(clusters []clusterReport) []staleEntry {
 	var stale []staleEntry
-	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
+	if len(j.attacks) > 0 || slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
 		return nil
 	}
 	for _, e := range j.baseline {
@@ -82,7 +89,7 @@ func (c clusterReport) judge() string {
 		return verdictUnjudged
 	case c.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0, c.doubtful:
+	case len(c.Chosen) > 0, c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0, c.doubtful:
 		return verdictUnjudged
 	}
 	return verdictSafe

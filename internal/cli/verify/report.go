@@ -84,6 +84,9 @@ type clusterReport struct {
 	Simulated []string     `json:"simulated,omitempty"`
 	Attacks   []attackMade `json:"attacks"`
 	Coverage  coverage     `json:"coverage"`
+	// Chosen are the IDs or keys of the attacks that --attack chose. The others were not tried, so
+	// the verdict is never "safe".
+	Chosen []string `json:"chosen,omitempty"`
 	// Patch is a patch for the fleet's manifests that closes all attacks that got through and have
 	// a patch.
 	Patch string `json:"patch,omitempty"`
@@ -219,7 +222,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Chosen: j.attacks, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}

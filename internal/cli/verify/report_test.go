@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,40 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("%s: got %q and exit code %d, want %q and %d", tc.reason, r.Verdict, ui.ExitCode(r.err()), tc.want, tc.code)
 			}
 		})
+	}
+}
+
+// TestChosenAttacks checks that nothing is called safe when a part of the attacks was tried, that
+// the summary says so, and that no entry of the baseline counts as stale.
+func TestChosenAttacks(t *testing.T) {
+	t.Parallel()
+	accepted := baseline.Baseline{{Kind: baseline.Through, ID: "X9", Tenant: "*", Reason: "r", Expires: day(1)}}
+	for outcome, want := range map[catalog.Outcome]string{catalog.Stopped: verdictUnjudged, catalog.GotThrough: verdictUnsafe} {
+		r := one(judgement{baseline: accepted, attacks: []string{"I4-git"}}, attacked(outcome))
+		if r.Verdict != want || len(r.Stale) > 0 {
+			t.Errorf("the chosen attack is %s: got %q and stale %v, want %q and none", outcome, r.Verdict, r.Stale, want)
+		}
+		if got := r.Clusters[0].summary(); !strings.HasPrefix(got, "only I4-git of ") {
+			t.Errorf("the summary does not say that a part was tried: %s", got)
+		}
+	}
+	attack := catalog.Attack{ID: "I4", Via: catalog.Git}
+	for chosen, want := range map[string]bool{"": true, "I4": true, "I4-git": true, "I4-api": false, "I": false} {
+		var j judgement
+		if chosen != "" {
+			j.attacks = []string{chosen}
+		}
+		if got := j.tries(attack); got != want {
+			t.Errorf("--attack %q tries I4-git: %t, want %t", chosen, got, want)
+		}
+	}
+	for _, tc := range []struct{ attack, form, want string }{
+		{"I4-git", "html", ""}, {"Z99", "text", "no such attack"}, {"I4", "sarif", "exclude each other"}, {"I4", "junit", "exclude each other"}, {"I4", "markdown", "exclude each other"},
+	} {
+		err := checkAttacks([]string{tc.attack}, outputs{{form: tc.form}})
+		if got := fmt.Sprint(err); (err == nil) != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("--attack %s -o %s: got %v, want %q", tc.attack, tc.form, err, tc.want)
+		}
 	}
 }
 

@@ -184,7 +184,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	step := steps.Start("attacks")
 	tried, through := 0, 0
 	f.attacks, err = catalog.Run(ctx, catalog.Options{
-		Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(), Choice: v.choice, Doubts: doubts,
+		Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(), Choice: v.choice, Doubts: doubts, Only: v.judgement.tries,
 		Root:   flux.Ref{Kind: flux.Kind(cluster.Fleet.Sync.Kind), Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		Folder: cluster.Fleet.Dir,
 		Progress: func(r catalog.Result) {

@@ -79,6 +79,9 @@ func (c clusterReport) summary() string {
 	if percent, any := n.proven(); any {
 		counts += fmt.Sprintf(" (%d%% proven)", percent)
 	}
+	if len(c.Chosen) > 0 {
+		counts = fmt.Sprintf("only %s of %d attacks tried; %s", strings.Join(c.Chosen, ", "), len(catalog.Catalogue()), counts)
+	}
 	switch {
 	case c.Error != "" && n.Tried == 0:
 		counts = c.Error

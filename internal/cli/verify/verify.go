@@ -6,6 +6,7 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ type options struct {
 	baseline string
 	compare  string
 	all      bool
+	// attacks are IDs or keys of the attacks to try; empty for all.
+	attacks []string
 	// tenants and platform are selectors of namespaces.
 	tenants, platform []string
 }
@@ -66,7 +69,8 @@ what --baseline accepts. 1: something got through. 2: it could not be judged,
 because the fleet does not run here, has no tenants, an attack is not proven, or the
 run broke off. 3: wrong usage, or a fleet or a file that cannot be read; nothing was
 run. Of several clusters, the worst counts. 130: interrupted; what was found so far
-is reported.`,
+is reported. With --attack, a part is tried and the rest is not, so nothing is called
+safe: 1 if something got through, otherwise 2.`,
 		Example: `  # what a pull request would do
   tenure verify --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
 
@@ -77,6 +81,9 @@ is reported.`,
   # for a pull request: what changed since the main branch, and a page to read
   tenure verify --fleet . --path clusters/staging --compare main.json \
     -o markdown=comment.md -o html=verify.html
+
+  # after a fix: the attack that got through once more, and nothing else
+  tenure verify --fleet . --path clusters/staging --attack I4-git
 
   # for a program
   tenure verify --fleet . --path clusters/staging -o json`,
@@ -104,9 +111,11 @@ is reported.`,
 	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
 	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+local.FileName)
 	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+local.FileName)
+	flags.StringArrayVar(&o.attacks, "attack", nil, "try this attack alone, by its ID in the report, such as I4, or its code, such as I4-git; repeatable")
 	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control, and the commands to try each yourself")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
+	_ = cmd.RegisterFlagCompletionFunc("attack", cobra.FixedCompletions(slices.Sorted(maps.Keys(attackNames())), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
@@ -119,6 +128,9 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	}
 	notes, err := o.fleet.Complete()
 	if err != nil {
+		return nil, err
+	}
+	if err := checkAttacks(o.attacks, outputs); err != nil {
 		return nil, err
 	}
 	choice, err := o.choice()
@@ -149,7 +161,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	return &verification{
 		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all, before: before, choice: choice,
 		display:   &local.Display{Screen: streams.Stderr()},
-		judgement: judgement{baseline: accepted, now: time.Now()},
+		judgement: judgement{baseline: accepted, now: time.Now(), attacks: o.attacks},
 	}, nil
 }
 
@@ -166,6 +178,32 @@ func (o *options) choice() (discovery.Choice, error) {
 	return file.With(flags), nil
 }
 
+// attackNames returns the IDs and the keys of all attacks.
+func attackNames() map[string]bool {
+	names := map[string]bool{}
+	for _, a := range catalog.Catalogue() {
+		names[a.ID], names[a.Key()] = true, true
+	}
+	return names
+}
+
+// checkAttacks returns an error for an attack that is not in the catalogue, and for a report that
+// CI takes for that of a whole run.
+func checkAttacks(chosen []string, outputs outputs) error {
+	known := attackNames()
+	for _, name := range chosen {
+		if !known[name] {
+			return ui.WithHint(fmt.Errorf("--attack %s: there is no such attack", name), "an attack has an ID, such as I4, and a code, such as I4-git: the report and docs/reference/attacks.md list them")
+		}
+	}
+	for _, out := range outputs {
+		if len(chosen) > 0 && !slices.Contains([]string{"text", "json", "html"}, out.form) {
+			return ui.WithHint(fmt.Errorf("--attack and -o %s exclude each other: that report is of all attacks", out.form), "use -o text, json or html, or leave out --attack")
+		}
+	}
+	return nil
+}
+
 // readBaseline reads the file of accepted risks, if there is one. It returns an error for an
 // unknown attack, because the entry would accept nothing.
 func readBaseline(file string) (baseline.Baseline, error) {
@@ -180,10 +218,7 @@ func readBaseline(file string) (baseline.Baseline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	known := map[string]bool{}
-	for _, a := range catalog.Catalogue() {
-		known[a.ID], known[a.Key()] = true, true
-	}
+	known := attackNames()
 	var unknown []string
 	for i, e := range accepted {
 		if !known[e.ID] {
