@@ -108,7 +108,7 @@ func TestPatches(t *testing.T) {
 				failed := r.settle()
 				return len(failed) == 0, fmt.Sprint(failed)
 			})
-			after, _ := verify(r)
+			after, _ := tryAttacks(r, func(a catalog.Attack) bool { return slices.Contains(before, a.Key()) })
 			left := slices.Sorted(slices.Values(append(slices.Clone(tc.stays), plain...)))
 			if diff := cmp.Diff(left, after); diff != "" {
 				t.Errorf("what got through %s with the patch (-want +got):\n%s", tc.reason, diff)

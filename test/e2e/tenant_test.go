@@ -131,8 +131,16 @@ func TestTenantComesAndGoes(t *testing.T) {
 		}
 	}
 
-	through, report := verify(r)
-	want := slices.Sorted(slices.Values(plain))
+	// What waits for Flux is tried as one tenant of a shape, which is one of the example's own.
+	var want []string
+	through, report := tryAttacks(r, func(a catalog.Attack) bool {
+		if !a.Deep && slices.Contains(plain, a.Key()) {
+			want = append(want, a.Key())
+		}
+		return !a.Deep
+	})
+	slices.Sort(want)
+	want = slices.Compact(want)
 	if diff := cmp.Diff(want, through); diff != "" {
 		t.Errorf("the new tenants can do what the others cannot (-others +new):\n%s", diff)
 	}

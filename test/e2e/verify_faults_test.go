@@ -83,7 +83,7 @@ metadata: {name: broken, namespace: flux-system}
 spec: {interval: 1m, path: ./broken, prune: true, serviceAccountName: kustomize-controller, sourceRef: {kind: GitRepository, name: flux-system}}
 `, fleet.Dir, fleetgen.Path, "more.yaml")
 	write(t, "a: [\n", fleet.Dir, "broken", "kustomization.yaml")
-	report, code, said := tenureVerify(t, flags(fleet)+" --timeout 30s")
+	report, code, said := tenureVerify(t, flags(fleet)+" --timeout 30s"+attacks("A4-api I3 I4 I5-git I8 I11 S1 S9 W2"))
 	for line := range strings.Lines(said) {
 		if strings.Contains(line, "attacks ") {
 			t.Logf("with 2,000 files of 20 KB: %s", strings.TrimSpace(line))

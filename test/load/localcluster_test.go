@@ -272,9 +272,9 @@ func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {
 	})
 }
 
-// residentMB returns the resident memory of this process and the cluster's processes, which
-// are in the process group of the cluster's reaper, and the resident memory of this process
-// alone. Both are in megabytes.
+// residentMB returns the memory of this process and the cluster's processes, which are in the
+// process group of the cluster's reaper, and the memory of this process alone. Both are in
+// megabytes. See [residentKB].
 func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64) {
 	b.Helper()
 	out, err := exec.Command("ps", "-axo", "pid=,pgid=,rss=,command=").Output()
@@ -288,10 +288,7 @@ func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64)
 		if len(fields) < 4 {
 			continue
 		}
-		kb, err := strconv.ParseFloat(fields[2], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		kb := residentKB(fields[0], fields[2])
 		byGroup[fields[1]] += kb / 1024
 		switch {
 		case fields[0] == strconv.Itoa(os.Getpid()):
@@ -304,6 +301,24 @@ func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64)
 		b.Fatal("the cluster's processes were not found")
 	}
 	return self + byGroup[group], self
+}
+
+// residentKB returns the memory of a process in kilobytes. Several processes run the same program,
+// whose pages are in memory once: on Linux, each process counts its part of them (the proportional
+// set size, see proc(5)). Elsewhere it is the resident size that ps has printed, which counts them in
+// each process.
+func residentKB(pid, rss string) float64 {
+	size := rss
+	rollup, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
+	if err == nil {
+		for line := range strings.Lines(string(rollup)) {
+			if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
+				size = fields[1]
+			}
+		}
+	}
+	kb, _ := strconv.ParseFloat(size, 64) // a process that has just ended has none
+	return kb
 }
 
 func stateRoot(b *testing.B) string {
