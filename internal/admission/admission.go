@@ -420,24 +420,36 @@ func firstOf(validations []validation) string {
 	return refusal
 }
 
-// apart returns variables, NAME_0 and so on, with the messages of the validations, and CEL for
-// the first message that is not empty. The API server evaluates a variable only when another
-// expression reads it. To compile an expression, it copies all type parameters of the
-// expression for each of its operators, so that one long expression takes many times longer
-// than its parts: see docs/design/rules.md.
+// apart returns CEL for the message of the first false validation. If this is too long for one
+// expression, the parts are variables, NAME_0 and so on. The API server evaluates a variable only
+// when another expression reads it, but for each request that a policy matches it prepares all of
+// the policy's variables: see docs/design/rules.md.
 func apart(name string, validations []validation) (variables []admissionregistrationv1.Variable, refusal string) {
-	if len(validations) == 1 {
-		return nil, firstOf(validations)
+	var parts []string
+	for len(validations) > 0 {
+		n := 1
+		for n < len(validations) && len(firstOf(validations[:n+1])) <= longExpression {
+			n++
+		}
+		parts, validations = append(parts, firstOf(validations[:n])), validations[n:]
+	}
+	if len(parts) == 1 {
+		return nil, parts[0]
 	}
 	refusal = "''"
-	for i, v := range slices.Backward(validations) {
+	for i, expression := range slices.Backward(parts) {
 		part := fmt.Sprintf("%s_%d", name, i)
-		variables = append(variables, admissionregistrationv1.Variable{Name: part, Expression: firstOf([]validation{v})})
+		variables = append(variables, admissionregistrationv1.Variable{Name: part, Expression: expression})
 		refusal = fmt.Sprintf("variables.%[1]s != '' ? variables.%[1]s :\n%[2]s", part, refusal)
 	}
 	slices.Reverse(variables)
 	return variables, refusal
 }
+
+// longExpression is the length, in bytes, from which an expression is divided. To compile an
+// expression, the API server copies all type parameters of the expression for each of its
+// operators, so that the time grows with the square of the length.
+const longExpression = 8192
 
 // breaksGlass is CEL that is true for users in a break-glass group, which is exempt from all
 // rules.
