@@ -227,7 +227,7 @@ func objectPolicies(name string, includes func(Rule) bool) ([]admissionregistrat
 	profile, parameters := objects(false, includes), objects(true, includes)
 	own := name + fromParameters
 	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{
-		profile.policy(name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)),
+		profile.policy(name, paramKind("TenancyProfile"), withoutParameters()),
 		parameters.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)),
 	}
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
