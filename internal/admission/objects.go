@@ -65,6 +65,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 	if every && !slices.ContainsFunc(one.resources, isEveryObject) {
 		one.resources = append(one.resources, everyObject)
 	}
+	one.resources = merged(one.resources)
 	anyRefused, shared := join(refused, " || "), 0
 	for _, question := range slices.Sorted(maps.Keys(questions)) {
 		if questions[question] == 1 {
@@ -97,6 +98,42 @@ func every(operations []admissionregistrationv1.OperationType) admissionregistra
 			Scope: new(admissionregistrationv1.NamespacedScope),
 		},
 	}}
+}
+
+// merged returns the same resources and operations in fewer rules, those of every kind first. For
+// each request of the cluster the API server compares one rule after the other, each resource by
+// itself, until one matches.
+func merged(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+	type resource struct{ group, name string }
+	var first []admissionregistrationv1.NamedRuleWithOperations
+	var order []resource
+	operations := map[resource][]admissionregistrationv1.OperationType{}
+	for _, r := range rules {
+		if isOfEveryKind(r) {
+			first = append(first, r)
+			continue
+		}
+		for _, name := range r.Resources {
+			at := resource{r.APIGroups[0], name}
+			if _, known := operations[at]; !known {
+				order = append(order, at)
+			}
+			operations[at] = append(operations[at], r.Operations...)
+		}
+	}
+	var rest []admissionregistrationv1.NamedRuleWithOperations
+	for _, at := range order {
+		wanted := slices.Compact(slices.Sorted(slices.Values(operations[at])))
+		i := slices.IndexFunc(rest, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return r.APIGroups[0] == at.group && slices.Equal(r.Operations, wanted)
+		})
+		if i < 0 {
+			rest = append(rest, on(wanted, at.group))
+			i = len(rest) - 1
+		}
+		rest[i].Resources = append(rest[i].Resources, at.name)
+	}
+	return append(first, rest...)
 }
 
 func isOfEveryKind(r admissionregistrationv1.NamedRuleWithOperations) bool {
