@@ -251,6 +251,10 @@ func TestStolenToken(t *testing.T) {
 			}
 		})
 	}
+	// The check of the manager's readiness needs a refusal by a rule, and not by the schema.
+	if err := c.Create(t.Context(), probe("flux-system"), client.DryRunAll); !refusedBy(err, admission.Prefix+"manager") {
+		t.Errorf("want a refusal of the request with which the manager asks whether its parameters are found, got %v", err)
+	}
 	rules := map[string][]theft{admission.Prefix + "manager": thefts, admission.Prefix + "manager-parameters": parameterThefts}
 	for rule, all := range rules {
 		for _, s := range all {
