@@ -24,12 +24,12 @@ const Objects = Prefix + "objects"
 // objects returns the rules about objects that a policy includes as one rule: all of them
 // where a namespace has parameters (own), and otherwise those that read the profile.
 //
-// The variables rbac0, rbac1 and so on hold RBAC checks that several rules share. Only the
-// variable refused checks RBAC: a message cannot.
+// The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
+// the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
+// checks of a few rules would cost more than the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
 	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
-	var refused, refusals []string
-	questions := map[string]int{} // the number of rules with an RBAC check
+	var questions, refused, refusals []string
 	var included []Rule
 	every := false
 	for _, r := range Rules() {
@@ -53,8 +53,10 @@ func objects(own bool, includes func(Rule) bool) Rule {
 				conditions = append(conditions, condition)
 				continue
 			}
-			questions[condition]++
-			wrong += " && (" + condition + ")"
+			if !slices.Contains(questions, condition) {
+				questions = append(questions, condition)
+			}
+			wrong += fmt.Sprintf(" && variables.rbac%d", slices.Index(questions, condition))
 		}
 		refused = append(refused, wrong)
 		variables, refusal := apart(r.variable(), r.validations)
@@ -66,17 +68,10 @@ func objects(own bool, includes func(Rule) bool) Rule {
 		one.resources = append(one.resources, everyObject)
 	}
 	one.resources = merged(one.resources)
-	anyRefused, shared := join(refused, " || "), 0
-	for _, question := range slices.Sorted(maps.Keys(questions)) {
-		if questions[question] == 1 {
-			continue
-		}
-		name := fmt.Sprintf("rbac%d", shared)
-		anyRefused = strings.ReplaceAll(anyRefused, "("+question+")", "variables."+name)
-		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: name, Expression: question})
-		shared++
+	for i, question := range questions {
+		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
 	}
-	one.variables = append(one.variables, admissionregistrationv1.Variable{Name: "refused", Expression: anyRefused})
+	one.variables = append(one.variables, admissionregistrationv1.Variable{Name: "refused", Expression: join(refused, " || ")})
 	one.conditions = []string{anyApplies(included, own)}
 	one.refusal = strings.Join(refusals, " +\n")
 	return one
