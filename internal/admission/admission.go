@@ -32,6 +32,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -39,7 +40,8 @@ import (
 // server says whose rule it is.
 const Prefix = "tenure-"
 
-// fromParameters ends the name of the policy that reads TenantParameters.
+// fromParameters ends the name of the policy that reads TenantParameters, and of
+// [Rule.inTenants].
 const fromParameters = "-own"
 
 // Rule is something that tenants may not do.
@@ -69,6 +71,12 @@ type Rule struct {
 	// ungoverned are the resources that an unbound rule leaves to other rules in a
 	// namespace with parameters: tenants create many of them there.
 	ungoverned []admissionregistrationv1.NamedRuleWithOperations
+	// frequent are the resources of an unbound rule that a policy of its own decides in
+	// its match condition, in the namespaces of Tenants: see [Rule.inTenants].
+	frequent []admissionregistrationv1.NamedRuleWithOperations
+	// marked is the label of the objects that an unbound rule is about. The binding selects them,
+	// before or after the request, so that other objects cost no evaluation.
+	marked string
 	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
 	// so each validation has its own.
 	asks bool
@@ -128,6 +136,8 @@ func (r Rule) Policy() string {
 func (r Rule) Policies() []string {
 	parameters := r.Policy() + fromParameters
 	switch {
+	case len(r.frequent) > 0:
+		return []string{r.Policy(), parameters}
 	case r.unbound || r.ofNamespaces || r.ofOwners || r.platform || r.profiled:
 		return []string{r.Policy()}
 	case r.own:
@@ -195,6 +205,11 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 		if r.unbound {
 			policies = append(policies, r.policy(r.Name, nil, nil))
 			bindings = append(bindings, r.everywhere()...)
+			if len(r.frequent) > 0 {
+				frequent := r.inTenants()
+				policies = append(policies, frequent.policy(frequent.Name, nil, nil))
+				bindings = append(bindings, frequent.named())
+			}
 			continue
 		}
 		if r.ofNamespaces || r.ofOwners || r.platform || r.profiled {
@@ -213,7 +228,7 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, r.binding(r.Name, r.Name, params, namespaces))
 			continue
 		}
-		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
+		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
 		for i := range tenantLabels {
 			bindings = append(bindings, r.narrowed(r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
 		}
@@ -227,9 +242,10 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 // firstNamespaces returns the namespaces that the policy of a rule selects before its binding does,
 // or nil. Until the API server has found the kind of the parameters, which takes up to 30 s after its
 // installation, it refuses every request that a policy matches, whatever the binding selects. A rule
-// about every kind would hold up all namespaces, leader elections included.
+// about every kind would hold up all namespaces, leader elections included, and a rule about Pods the
+// Pods of Kubernetes and Flux.
 func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSelector {
-	if r.ofOwners {
+	if r.ofOwners || r.platform {
 		return namespaces
 	}
 	return nil
@@ -273,6 +289,25 @@ func where(operator metav1.LabelSelectorOperator, labels ...string) *metav1.Labe
 func paramRef(name string) *admissionregistrationv1.ParamRef {
 	deny := admissionregistrationv1.DenyAction
 	return &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny}
+}
+
+// withoutParameters selects the namespaces in which the rules read the TenancyProfile, without those
+// of Kubernetes and Flux: until the API server has found the kind TenancyProfile, it would refuse
+// their Pods, Secrets, service accounts and syncs, whatever the bindings select.
+//
+// That takes no rule away from a tenant. The bindings select namespaces of tenants, and these are
+// none: the manager and the rule tenure-namespaces refuse them to tenants. Only a platform admin
+// could label one as a tenant's, and whoever may create Pods or tokens in one has the rights of
+// Kubernetes' controllers or of Flux anyway.
+func withoutParameters() *metav1.LabelSelector {
+	s := where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)
+	s.MatchExpressions = append(s.MatchExpressions, labelled(metav1.LabelSelectorOpNotIn, corev1.LabelMetadataName, metav1.NamespaceSystem, managerNamespace).MatchExpressions...)
+	return s
+}
+
+// labelled selects the namespaces whose label has, or has not, one of the values.
+func labelled(operator metav1.LabelSelectorOperator, label string, values ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: operator, Values: values}}}
 }
 
 func (r Rule) binding(policy, name string, params *admissionregistrationv1.ParamRef, namespaces *metav1.LabelSelector) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
@@ -420,24 +455,36 @@ func firstOf(validations []validation) string {
 	return refusal
 }
 
-// apart returns variables, NAME_0 and so on, with the messages of the validations, and CEL for
-// the first message that is not empty. The API server evaluates a variable only when another
-// expression reads it. To compile an expression, it copies all type parameters of the
-// expression for each of its operators, so that one long expression takes many times longer
-// than its parts: see docs/design/rules.md.
+// apart returns CEL for the message of the first false validation. If this is too long for one
+// expression, the parts are variables, NAME_0 and so on. The API server evaluates a variable only
+// when another expression reads it, but for each request that a policy matches it prepares all of
+// the policy's variables: see docs/design/rules.md.
 func apart(name string, validations []validation) (variables []admissionregistrationv1.Variable, refusal string) {
-	if len(validations) == 1 {
-		return nil, firstOf(validations)
+	var parts []string
+	for len(validations) > 0 {
+		n := 1
+		for n < len(validations) && len(firstOf(validations[:n+1])) <= longExpression {
+			n++
+		}
+		parts, validations = append(parts, firstOf(validations[:n])), validations[n:]
+	}
+	if len(parts) == 1 {
+		return nil, parts[0]
 	}
 	refusal = "''"
-	for i, v := range slices.Backward(validations) {
+	for i, expression := range slices.Backward(parts) {
 		part := fmt.Sprintf("%s_%d", name, i)
-		variables = append(variables, admissionregistrationv1.Variable{Name: part, Expression: firstOf([]validation{v})})
+		variables = append(variables, admissionregistrationv1.Variable{Name: part, Expression: expression})
 		refusal = fmt.Sprintf("variables.%[1]s != '' ? variables.%[1]s :\n%[2]s", part, refusal)
 	}
 	slices.Reverse(variables)
 	return variables, refusal
 }
+
+// longExpression is the length, in bytes, from which an expression is divided. To compile an
+// expression, the API server copies all type parameters of the expression for each of its
+// operators, so that the time grows with the square of the length.
+const longExpression = 8192
 
 // breaksGlass is CEL that is true for users in a break-glass group, which is exempt from all
 // rules.

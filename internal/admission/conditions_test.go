@@ -1,10 +1,13 @@
 package admission
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 func TestAffordable(t *testing.T) {
@@ -98,6 +101,37 @@ func TestObjectsMatchesAllRules(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, in); diff != "" {
 			t.Errorf("%s is in other policies than it says: -want, +got:\n%s", r.Name, diff)
+		}
+	}
+}
+
+// Merged rules match the same requests, and each resource is in one rule for each operation.
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	var all []admissionregistrationv1.NamedRuleWithOperations
+	for _, r := range Rules() {
+		if r.objects {
+			all = append(all, r.resources...)
+		}
+	}
+	requests := func(rules []admissionregistrationv1.NamedRuleWithOperations) map[string]int {
+		found := map[string]int{}
+		for _, r := range rules {
+			for _, resource := range r.Resources {
+				for _, operation := range r.Operations {
+					found[string(operation)+" "+resource+"."+r.APIGroups[0]]++
+				}
+			}
+		}
+		return found
+	}
+	got, want := requests(merged(all)), requests(all)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("other requests match (-want, +got):\n%s", diff)
+	}
+	for request, n := range got {
+		if n > 1 && !strings.Contains(request, "*/*") {
+			t.Errorf("%d rules match %s", n, request)
 		}
 	}
 }

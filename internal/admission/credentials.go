@@ -51,18 +51,13 @@ func credentialRights() Rule {
 // credentialSecrets: only the platform writes the Secrets with kubeconfigs of accounts, in
 // the account's own namespace too, which may be no tenant's.
 func credentialSecrets() Rule {
-	made := func(object string) string {
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels)", object, credentials.Label)
-	}
 	return Rule{
 		Name: Prefix + "credential-secrets", Rows: []string{"I13"},
-		Title:     "kubeconfigs that the manager keeps are written by the platform",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
-		conditions: append([]string{
-			made("oldObject") + " || " + made("object"),
-			notKubernetes,
-		}, notAdmin...),
+		Title:       "kubeconfigs that the manager keeps are written by the platform",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
+		conditions:  append([]string{notKubernetes}, notAdmin...),
 		unbound:     true,
+		marked:      credentials.Label,
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + ' belongs to credentials that the platform keeps: leave it and its label " + credentials.Label + " alone'"}},
 	}
 }

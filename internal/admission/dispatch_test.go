@@ -2,6 +2,7 @@ package admission
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,6 +59,7 @@ const (
 	governed  = "governed"  // a tenant's, with parameters
 	unlabeled = "unlabeled" // nobody's
 	fresh     = "fresh"     // a tenant's, without parameters yet
+	nameless  = "unnamed"   // with an empty label
 )
 
 // matcher is the API server's own, which knows the namespaces of the test.
@@ -68,6 +70,7 @@ func matcher(t *testing.T) *matching.Matcher {
 		governed:  {v1alpha1.LabelTenant: "dev", v1alpha1.LabelParameters: "true"},
 		fresh:     {v1alpha1.LabelTenant: "dev"},
 		unlabeled: nil,
+		nameless:  {v1alpha1.LabelTenant: ""},
 	} {
 		if err := indexer.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}); err != nil {
 			t.Fatal(err)
@@ -140,18 +143,68 @@ func TestPoliciesOfRequest(t *testing.T) {
 
 // While the API server has not found the kind of a policy's parameters, it refuses every request
 // that the policy matches. Leases are among them if the policy is about every kind, and without them
-// Kubernetes' controllers and the manager end.
+// Kubernetes' controllers and the manager end. Nor must the Pods, Secrets, service accounts and syncs
+// of Kubernetes and Flux wait for the kind.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	policies, _ := Policies()
 	for _, p := range policies {
-		if p.Spec.ParamKind == nil || p.Spec.MatchConstraints.NamespaceSelector != nil {
+		if p.Spec.ParamKind == nil {
 			continue
 		}
+		selector, err := criteriaOf(p.Spec.MatchConstraints).GetParsedNamespaceSelector()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, r := range p.Spec.MatchConstraints.ResourceRules {
-			if slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "leases") {
+			if selector.Empty() && (slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "leases")) {
 				t.Errorf("%s matches Leases of every namespace, whatever its binding selects", p.Name)
 			}
+			for _, namespace := range []string{metav1.NamespaceSystem, "flux-system"} {
+				needed := slices.ContainsFunc([]string{"*", "*/*", "pods", "secrets", "serviceaccounts", "kustomizations", "gitrepositories"}, func(kind string) bool { return slices.Contains(r.Resources, kind) })
+				if needed && selector.Matches(k8slabels.Set{corev1.LabelMetadataName: namespace}) {
+					t.Errorf("%s matches %v of namespace %s, whatever its binding selects", p.Name, r.Resources, namespace)
+				}
+			}
+		}
+	}
+}
+
+// A match condition does not see the namespace, so the policy for the manager's requests in the
+// namespaces of Tenants must not ask for the tenant's name there.
+func TestManagerInTenants(t *testing.T) {
+	t.Parallel()
+	policies, bindings := Policies()
+	i := slices.IndexFunc(policies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+		return p.Name == Prefix+"manager"+fromParameters
+	})
+	for _, condition := range policies[i].Spec.MatchConditions {
+		for _, word := range []string{"variables.", "namespaceObject"} {
+			if strings.Contains(condition.Expression, word) {
+				t.Errorf("the match condition has %s, which it does not see", word)
+			}
+		}
+	}
+	// In each namespace exactly one binding is for a frequent request.
+	m := matcher(t)
+	for namespace, want := range map[string]string{governed: "-own", fresh: "-own", unlabeled: "-without-tenant", nameless: "-without-name"} {
+		attributes := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{}, nil, schema.GroupVersionKind{Group: groupRBAC, Version: "v1", Kind: "RoleBinding"}, namespace, "x",
+			schema.GroupVersionResource{Group: groupRBAC, Version: "v1", Resource: "rolebindings"}, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: ManagerUser})
+		var got []string
+		for _, b := range bindings {
+			if suffix, ok := strings.CutPrefix(b.Name, Prefix+"manager"); !ok || suffix == "-parameters" {
+				continue
+			}
+			yes, _, _, err := m.Matches(attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()), criteriaOf(b.Spec.MatchResources))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if yes {
+				got = append(got, strings.TrimPrefix(b.Name, Prefix+"manager"))
+			}
+		}
+		if diff := cmp.Diff([]string{want}, got); diff != "" {
+			t.Errorf("other bindings decide in namespace %s (-want, +got):\n%s", namespace, diff)
 		}
 	}
 }
@@ -169,7 +222,8 @@ func TestNamespaceSelectors(t *testing.T) {
 	}
 	const shards = Prefix + "shards"
 	// takeover is about every kind, so that its binding would have to be looked at as well.
-	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, shards, shards + fromParameters, Prefix + "takeover"}
+	// images is about Pods, and is not to refuse those of Kubernetes: see TestUnknownParameters.
+	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, Prefix + "images", shards, shards + fromParameters, Prefix + "takeover"}
 	if diff := cmp.Diff(want, selecting); diff != "" {
 		t.Errorf("other policies have a namespace selector (-want, +got):\n%s\nit costs every request of the cluster: put it into the binding", diff)
 	}

@@ -26,7 +26,8 @@ marked with * hold in every namespace, read neither, and have no exemptions. Tho
 are marked with - have the second policy alone. What is marked with † holds back the
 platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
 one policy. The rules that are marked with § hold back the manager alone; what reads the
-TenancyProfile of them holds nobody back without one. A rule that is marked with ∀ is about
+TenancyProfile of them holds nobody back without one. The policy ` + "`" + managerRequests().inTenants().Name + "`" + ` is the part
+of the first for frequent requests in the namespaces of Tenants. A rule that is marked with ∀ is about
 all kinds where a namespace has parameters. Rules that are marked with ! make up for rights
 that RBAC cannot narrow, and deny in
 [warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too: those that are also

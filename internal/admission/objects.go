@@ -25,7 +25,8 @@ const Objects = Prefix + "objects"
 // where a namespace has parameters (own), and otherwise those that read the profile.
 //
 // The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
-// the variable refused reads them: a message cannot check RBAC.
+// the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
+// checks of a few rules would cost more than the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
 	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
 	var questions, refused, refusals []string
@@ -66,6 +67,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 	if every && !slices.ContainsFunc(one.resources, isEveryObject) {
 		one.resources = append(one.resources, everyObject)
 	}
+	one.resources = merged(one.resources)
 	for i, question := range questions {
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
 	}
@@ -91,6 +93,42 @@ func every(operations []admissionregistrationv1.OperationType) admissionregistra
 			Scope: new(admissionregistrationv1.NamespacedScope),
 		},
 	}}
+}
+
+// merged returns the same resources and operations in fewer rules, those of every kind first. For
+// each request of the cluster the API server compares one rule after the other, each resource by
+// itself, until one matches.
+func merged(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+	type resource struct{ group, name string }
+	var first []admissionregistrationv1.NamedRuleWithOperations
+	var order []resource
+	operations := map[resource][]admissionregistrationv1.OperationType{}
+	for _, r := range rules {
+		if isOfEveryKind(r) {
+			first = append(first, r)
+			continue
+		}
+		for _, name := range r.Resources {
+			at := resource{r.APIGroups[0], name}
+			if _, known := operations[at]; !known {
+				order = append(order, at)
+			}
+			operations[at] = append(operations[at], r.Operations...)
+		}
+	}
+	var rest []admissionregistrationv1.NamedRuleWithOperations
+	for _, at := range order {
+		wanted := slices.Compact(slices.Sorted(slices.Values(operations[at])))
+		i := slices.IndexFunc(rest, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return r.APIGroups[0] == at.group && slices.Equal(r.Operations, wanted)
+		})
+		if i < 0 {
+			rest = append(rest, on(wanted, at.group))
+			i = len(rest) - 1
+		}
+		rest[i].Resources = append(rest[i].Resources, at.name)
+	}
+	return append(first, rest...)
 }
 
 func isOfEveryKind(r admissionregistrationv1.NamedRuleWithOperations) bool {
@@ -221,7 +259,7 @@ func objectPolicies(name string, includes func(Rule) bool) ([]admissionregistrat
 	profile, parameters := objects(false, includes), objects(true, includes)
 	own := name + fromParameters
 	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{
-		profile.policy(name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)),
+		profile.policy(name, paramKind("TenancyProfile"), withoutParameters()),
 		parameters.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)),
 	}
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding

@@ -306,7 +306,7 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) e
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), apiReader: mgr.GetAPIReader(), namespace: namespace}).check); err != nil {
+	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
 		return err
 	}
 	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/admission"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,28 +27,20 @@ var errParametersNotFound = errors.New("the API server has not found the kind Te
 // until it has found the kind of the policy's parameters, for up to 30 s after the kind was
 // installed. Installers wait for the manager; docs/design/manager.md says what this does not cover.
 type parametersFound struct {
-	// kube writes to the API server, and apiReader reads from it.
-	kube      client.Client
-	apiReader client.Reader
+	kube client.Client
 	// namespace is the manager's own.
 	namespace string
 	// answered is set when the API server has answered once.
 	answered atomic.Bool
 }
 
-// check returns [errParametersNotFound] if the API server refuses, for this reason, a change of the
-// Secret of the webhooks, which the policy tenure-objects is about and the manager may write. Without
-// webhooks there is no such Secret, and the check passes. It asks each time, since the rules may be installed after
-// the manager. An API server that does not answer is an error only before its first answer: later it
-// is no reason to take the webhooks from the owners.
+// check returns [errParametersNotFound] if the API server refuses [probe] for this reason. It asks
+// each time, since the rules may be installed after the manager. An API server that does not answer is
+// an error only before its first answer: later it is no reason to take the webhooks from the owners.
 func (p *parametersFound) check(request *http.Request) error {
 	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 	defer cancel()
-	secret := &corev1.Secret{}
-	err := p.apiReader.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: admission.WebhookService}, secret)
-	if err == nil {
-		err = p.kube.Update(ctx, secret, client.DryRunAll)
-	}
+	err := p.kube.Create(ctx, probe(p.namespace), client.DryRunAll)
 	var answer apierrors.APIStatus
 	switch {
 	case err != nil && !errors.As(err, &answer):
@@ -61,4 +53,15 @@ func (p *parametersFound) check(request *http.Request) error {
 	}
 	p.answered.Store(true)
 	return nil
+}
+
+// probe returns an object that the manager has the right to create, and that the policy
+// tenure-manager-parameters is about, which reads the TenancyProfile. Once the API server has found
+// the kind, the rule tenure-manager refuses the object: the manager's namespace is no tenant's. The
+// policies about other objects leave this namespace out.
+func probe(namespace string) *v1alpha1.TenantParameters {
+	return &v1alpha1.TenantParameters{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ParametersName},
+		Spec:       v1alpha1.TenantParametersSpec{Tenant: "none"},
+	}
 }
