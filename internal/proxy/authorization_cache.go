@@ -107,13 +107,13 @@ func (v *authorizationCache) newInformer(config *rest.Config, version schema.Gro
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if !initial {
-				v.noted(nil, o)
+				v.recordChange(nil, o)
 			}
 		},
-		DeleteFunc: func(o any) { v.noted(o, nil) },
+		DeleteFunc: func(o any) { v.recordChange(o, nil) },
 		UpdateFunc: func(old, now any) {
 			if !sameForCache(old, now) {
-				v.noted(old, now)
+				v.recordChange(old, now)
 			}
 		},
 	})
@@ -328,52 +328,6 @@ func (v *authorizationCache) owned(who user.Info) []string {
 // namespace returns a namespace from the cache.
 func (v *authorizationCache) namespace(name string) (*corev1.Namespace, bool) {
 	return get[*corev1.Namespace](v.namespaces, name)
-}
-
-// visible returns the sorted namespaces in which a user has a right.
-func (v *authorizationCache) visible(who user.Info, q question) []string {
-	if everywhere(v, who, q) {
-		return slices.Sorted(slices.Values(v.namespaces.GetIndexer().ListKeys()))
-	}
-	names := v.granted(who, q)
-	maps.DeleteFunc(names, func(name string, _ bool) bool {
-		_, exists := v.namespace(name)
-		return !exists
-	})
-	return slices.Sorted(maps.Keys(names))
-}
-
-// granted returns the namespaces in which effective bindings give a right to a user without
-// a cluster-wide right. The namespaces may not exist.
-func (v *authorizationCache) granted(who user.Info, q question) map[string]bool {
-	ofNamespace := q.group == "" && q.resource == "namespaces"
-	names := map[string]bool{}
-	rights := v.effectiveBindingsOf(who)
-	add := func(namespace string) {
-		if ofNamespace {
-			// The API server authorizes a request for a namespace in the namespace itself.
-			q.name = namespace
-		}
-		if namespace != "" && !names[namespace] && within(rights, who, q, namespace) {
-			names[namespace] = true
-		}
-	}
-	for _, key := range keysOf(who) {
-		for _, b := range rights.bindings(key, "") {
-			add(b.Namespace)
-		}
-		if !ofNamespace {
-			continue
-		}
-		for _, b := range v.clusterBindings(key) {
-			for _, r := range v.rules("", b.RoleRef) {
-				for _, name := range r.ResourceNames {
-					add(name)
-				}
-			}
-		}
-	}
-	return names
 }
 
 // coalesceDelay is the delay after a change during which further changes are collected

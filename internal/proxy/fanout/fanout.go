@@ -29,10 +29,10 @@ import (
 // needs, and a channel that is closed when the namespaces may have changed.
 type Visible func() (namespaces []string, changed <-chan struct{})
 
-// Question is a request for objects in all namespaces.
-type Question struct {
-	// Who identifies the caller. Two identities have different texts.
-	Who string
+// Request is a request for objects in all namespaces.
+type Request struct {
+	// Identity identifies the caller. Two identities have different texts.
+	Identity string
 	// FlowKey is the quota key under which the memory of an answer is counted: see [Server].
 	// "" is a valid key.
 	FlowKey string
@@ -61,10 +61,10 @@ type Server struct {
 	positions positions
 }
 
-// Answer answers a question. The request r is the caller's, with all headers for the API
+// Answer answers a request. The request r is the caller's, with all headers for the API
 // server. Answer returns false and writes nothing if the kind is cluster-scoped or does not
 // exist.
-func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (answered bool) {
+func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Request) (answered bool) {
 	accept, err := Accepted(r.Header)
 	if err == nil && q.Watch {
 		err = s.watch(w, r, q, accept)
@@ -80,8 +80,8 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (ans
 	return true
 }
 
-// ask sends the request for one namespace to the API server.
-func (s *Server) ask(r *http.Request, q Question, namespace, accept string, query url.Values) (*http.Response, error) {
+// send sends the request for one namespace to the API server.
+func (s *Server) send(r *http.Request, q Request, namespace, accept string, query url.Values) (*http.Response, error) {
 	address := *s.Base
 	address.Path = strings.TrimSuffix(address.Path, "/") + q.Prefix + "/namespaces/" + namespace + "/" + q.Resource
 	address.RawPath = ""

@@ -3,6 +3,7 @@ package fanout
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -32,40 +33,40 @@ type collection struct {
 	Items      []json.RawMessage `json:"items,omitzero"`
 }
 
-// bookmark is the content of a continue token: the next namespace, the API server's own
+// pageToken is the content of a continue token: the next namespace, the API server's own
 // token within that namespace if there is one, and the resource version of all pages.
-type bookmark struct {
+type pageToken struct {
 	Namespace string `json:"n"`
 	Continue  string `json:"c,omitempty"`
 	Version   string `json:"v"`
 }
 
-func (m bookmark) encode() string {
-	text, err := json.Marshal(m)
+func (t pageToken) encode() string {
+	text, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // three strings
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func decodeMark(text string) (m bookmark, err error) {
+func decodePageToken(text string) (t pageToken, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
-		err = json.Unmarshal(raw, &m)
+		err = json.Unmarshal(raw, &t)
 	}
-	if err != nil || m.Namespace == "" || m.Version == "" {
-		return bookmark{}, apierrors.NewBadRequest("continue key is not valid")
+	if err != nil || t.Namespace == "" || t.Version == "" {
+		return pageToken{}, apierrors.NewBadRequest("continue key is not valid")
 	}
-	return m, nil
+	return t, nil
 }
 
 // list answers with the objects of all visible namespaces at one resource version.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
+func (s *Server) list(w http.ResponseWriter, r *http.Request, q Request, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
-	room := s.Memory.Open(q.FlowKey)
-	defer room.Close()
-	joined, err := s.collect(r, question{q, room}, accept, query, namespaces)
+	l := &lister{server: s, request: r, q: q, accept: accept, memory: s.Memory.Open(q.FlowKey)}
+	defer l.memory.Close()
+	joined, err := l.collect(query, namespaces)
 	if err != nil {
 		return err
 	}
@@ -122,13 +123,18 @@ func (c *collection) writeMembers(w *bufio.Writer) {
 	_, _ = w.WriteString("}\n")
 }
 
-// question is a Question with the Reservation for the memory of its answer.
-type question struct {
-	Question
-	room *budget.Reservation
+// lister is one list of a caller, joined from one list for each namespace.
+type lister struct {
+	server  *Server
+	request *http.Request
+	q       Request
+	accept  string
+	// memory limits the bytes of the list.
+	memory *budget.Reservation
 }
 
-func (s *Server) collect(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
+// collect reads the list, or the page of it that the query asks for.
+func (l *lister) collect(query url.Values, namespaces []string) (*collection, error) {
 	limit := 0
 	if text := query.Get("limit"); text != "" {
 		var err error
@@ -137,41 +143,41 @@ func (s *Server) collect(r *http.Request, q question, accept string, query url.V
 		}
 	}
 	if token := query.Get("continue"); token != "" {
-		from, err := decodeMark(token)
+		from, err := decodePageToken(token)
 		if err != nil {
 			return nil, err
 		}
 		at, _ := slices.BinarySearch(namespaces, from.Namespace)
-		return s.page(r, q, accept, query, namespaces[at:], limit, from)
+		return l.page(query, namespaces[at:], limit, from)
 	}
 	if limit > 0 {
-		return s.page(r, q, accept, query, namespaces, limit, bookmark{})
+		return l.page(query, namespaces, limit, pageToken{})
 	}
-	return s.listWhole(r, q, accept, query, namespaces)
+	return l.listAll(query, namespaces)
 }
 
-// listWhole reads all namespaces. It reads the other namespaces at the resource version of
+// listAll reads all namespaces. It reads the other namespaces at the resource version of
 // the first answer.
-func (s *Server) listWhole(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
+func (l *lister) listAll(query url.Values, namespaces []string) (*collection, error) {
 	var joined *collection
 	rest := namespaces
 	for joined == nil && len(rest) > 0 {
-		first, err := s.listNamespace(r, q, accept, query, rest[0])
+		first, err := l.listNamespace(l.request.Context(), query, rest[0])
 		if err != nil {
 			return nil, err
 		}
 		joined, rest = first, rest[1:]
 	}
 	if joined == nil {
-		return nil, nowhere(q.Question)
+		return nil, nowhere(l.q)
 	}
 	query = exact(query, joined.Metadata.ResourceVersion)
 	parts := make([]*collection, len(rest))
-	group, ctx := errgroup.WithContext(r.Context())
+	group, ctx := errgroup.WithContext(l.request.Context())
 	group.SetLimit(parallel)
 	for i, namespace := range rest {
 		group.Go(func() (err error) {
-			parts[i], err = s.listNamespace(r.WithContext(ctx), q, accept, query, namespace)
+			parts[i], err = l.listNamespace(ctx, query, namespace)
 			return err
 		})
 	}
@@ -185,7 +191,7 @@ func (s *Server) listWhole(r *http.Request, q question, accept string, query url
 }
 
 // page reads namespaces one after the other until it has limit objects; 0 means no limit.
-func (s *Server) page(r *http.Request, q question, accept string, query url.Values, namespaces []string, limit int, from bookmark) (*collection, error) {
+func (l *lister) page(query url.Values, namespaces []string, limit int, from pageToken) (*collection, error) {
 	var joined *collection
 	version := from.Version
 	for i, namespace := range namespaces {
@@ -202,7 +208,7 @@ func (s *Server) page(r *http.Request, q question, accept string, query url.Valu
 		if limit > 0 {
 			asked.Set("limit", strconv.Itoa(limit-joined.size()))
 		}
-		part, err := s.listNamespace(r, q, accept, asked, namespace)
+		part, err := l.listNamespace(l.request.Context(), asked, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -218,15 +224,15 @@ func (s *Server) page(r *http.Request, q question, accept string, query url.Valu
 		joined.Metadata.RemainingItemCount = nil
 		switch {
 		case joined.Metadata.Continue != "":
-			joined.Metadata.Continue = bookmark{namespace, joined.Metadata.Continue, version}.encode()
+			joined.Metadata.Continue = pageToken{namespace, joined.Metadata.Continue, version}.encode()
 			return joined, nil
 		case limit > 0 && joined.size() >= limit && i+1 < len(namespaces):
-			joined.Metadata.Continue = bookmark{namespaces[i+1], "", version}.encode()
+			joined.Metadata.Continue = pageToken{namespaces[i+1], "", version}.encode()
 			return joined, nil
 		}
 	}
 	if joined == nil {
-		return nil, nowhere(q.Question)
+		return nil, nowhere(l.q)
 	}
 	return joined, nil
 }
@@ -244,20 +250,20 @@ func exact(query url.Values, version string) url.Values {
 }
 
 // nowhere returns the error for a caller without the right in any namespace.
-func nowhere(q Question) error {
+func nowhere(q Request) error {
 	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 		fmt.Sprintf("%s is forbidden: there is no namespace in which you may list them", q.Resource))
 }
 
 // listNamespace reads one namespace. It returns nil if the API server answers with 403: the
 // caller may have lost the right a moment ago.
-func (s *Server) listNamespace(r *http.Request, q question, accept string, query url.Values, namespace string) (*collection, error) {
-	response, err := s.ask(r, q.Question, namespace, accept, query)
+func (l *lister) listNamespace(ctx context.Context, query url.Values, namespace string) (*collection, error) {
+	response, err := l.server.send(l.request.WithContext(ctx), l.q, namespace, l.accept, query)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it has been read
-	body, err := io.ReadAll(q.room.Reader(response.Body))
+	body, err := io.ReadAll(l.memory.Reader(response.Body))
 	var full *apierrors.StatusError
 	switch {
 	case errors.As(err, &full):

@@ -28,9 +28,9 @@ type requestCall struct {
 	auditID        func() string
 	// flowKey is the key under which the limits count the caller, also if it impersonates.
 	flowKey string
-	// room limits the bytes of the request and of its answer that are in memory at the same
+	// memory limits the bytes of the request and of its answer that are in memory at the same
 	// time.
-	room *budget.Reservation
+	memory *budget.Reservation
 }
 
 // infos parses requests as the API server does.
@@ -128,4 +128,19 @@ func withCall(ctx context.Context, c *requestCall) context.Context {
 func callFrom(ctx context.Context) *requestCall {
 	c, _ := ctx.Value(contextKey{}).(*requestCall)
 	return c
+}
+
+// withRequestInfo parses a request. It refuses a request without a credential, or with more
+// than one reading of who asks.
+func (p *Proxy) withRequestInfo(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		parsed, err := parseRequest(r, p.checks)
+		if err != nil {
+			return err
+		}
+		*c = *parsed
+		c.auditID = w.auditID
+		next.ServeHTTP(w, r.WithContext(withCall(r.Context(), c)))
+		return nil
+	})
 }
