@@ -190,22 +190,6 @@ func (v *reviews) post(ctx context.Context, token, path string, review, answer r
 	return runtime.DecodeInto(protobufCodec, content, answer)
 }
 
-// callerOf returns the user of the credential of a request.
-func (p *Proxy) callerOf(ctx context.Context, c *requestCall) (user.Info, error) {
-	if c.caller == nil {
-		c.caller = c.credential.certificateUser
-	}
-	if c.caller != nil {
-		return c.caller, nil
-	}
-	who, err := p.reviews.user(ctx, c.credential.token)
-	if err != nil {
-		return nil, err
-	}
-	c.caller = who
-	return who, nil
-}
-
 // credential is the credential of a request: a token or a client certificate, never both.
 type credential struct {
 	// token is a bearer token, from the header Authorization or from the subprotocols of a
@@ -344,8 +328,13 @@ func checkHops(r *http.Request) error {
 // withAuthentication finds out who sent a request, from its credential.
 func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
-		if _, err := p.callerOf(r.Context(), c); err != nil {
-			return err
+		c.caller = c.credential.certificateUser
+		if c.caller == nil {
+			who, err := p.reviews.user(r.Context(), c.credential.token)
+			if err != nil {
+				return err
+			}
+			c.caller = who
 		}
 		next.ServeHTTP(w, r)
 		return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -312,17 +309,6 @@ func (v *authorizationCache) rules(namespace string, ref rbacv1.RoleRef) []rbacv
 		}
 	}
 	return nil
-}
-
-// owned returns the sorted names of the Tenants that a user owns.
-func (v *authorizationCache) owned(who user.Info) []string {
-	names := map[string]bool{}
-	for _, key := range keysOf(who) {
-		for _, t := range indexed[*v1alpha1.Tenant](v.tenants, bySubject, key) {
-			names[t.Name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // namespace returns a namespace from the cache.

@@ -203,15 +203,15 @@ func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, err
 // identity returns the user of a request after impersonation. The proxy's answers depend on
 // this user.
 func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
-	who, err := p.callerOf(ctx, c)
-	if err != nil || c.as == nil {
-		return who, err
+	if c.as == nil {
+		return c.caller, nil
 	}
-	if err := p.mayImpersonate(ctx, c.credential.token, who, c.as); err != nil {
+	if err := p.mayImpersonate(ctx, c.credential.token, c.caller, c.as); err != nil {
 		return nil, err
 	}
-	c.acting, err = c.as.identity()
-	return c.acting, err
+	who, err := c.as.identity()
+	c.acting = who
+	return who, err
 }
 
 // withImpersonation removes the impersonation headers of a caller that impersonates itself.

@@ -262,3 +262,14 @@ func (v *authorizationCache) granted(who user.Info, a attributes) map[string]boo
 	}
 	return names
 }
+
+// owned returns the sorted names of the Tenants that a user owns.
+func (v *authorizationCache) owned(who user.Info) []string {
+	names := map[string]bool{}
+	for _, key := range keysOf(who) {
+		for _, t := range indexed[*v1alpha1.Tenant](v.tenants, bySubject, key) {
+			names[t.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
