@@ -31,7 +31,7 @@ func credentialRights() Rule {
 			{Name: "home", Expression: fmt.Sprintf("object.roleRef.name == '%s'", credentials.HomeRole)},
 			{Name: "tenant", Expression: tenantOf("namespaceObject")},
 		},
-		unbound: true, asks: true,
+		scope: allNamespaces, asksRBAC: true,
 		validations: []validation{
 			{"variables.known",
 				subject + " + 'are given by a RoleBinding whose annotation " + tenancy.AnnotationAccount + " names the account'"},
@@ -62,7 +62,7 @@ func credentialSecrets() Rule {
 			made("oldObject") + " || " + made("object"),
 			notKubernetes,
 		}, notAdmin...),
-		unbound:     true,
+		scope:       allNamespaces,
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + ' belongs to credentials that the platform keeps: leave it and its label " + credentials.Label + " alone'"}},
 	}
 }

@@ -27,12 +27,12 @@ const Objects = Prefix + "objects"
 // The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
 // the variable refused reads them: a message cannot check RBAC.
 func objects(own bool, includes func(Rule) bool) Rule {
-	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
+	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", scope: tenantObjects, compensates: true}
 	var questions, refused, refusals []string
 	var included []Rule
 	every := false
 	for _, r := range Rules() {
-		if !r.objects || r.own && !own || !includes(r) {
+		if r.scope != tenantObjects || r.ownParameters && !own || !includes(r) {
 			continue
 		}
 		one.compensates = one.compensates && r.compensates
