@@ -35,7 +35,7 @@ func (p *Proxy) withRulesReviews(next http.Handler) http.Handler {
 // all users, so that `kubectl auth can-i list namespaces` prints yes. It returns false for
 // all other reviews and for a review that it cannot parse.
 func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
-	if r.Method != http.MethodPost || !c.plain || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
+	if r.Method != http.MethodPost || !c.unambiguous || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
 	}
 	content, err := io.ReadAll(c.memory.Reader(r.Body))
@@ -114,7 +114,7 @@ func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.
 // for the requests that the proxy answers, so that `kubectl auth can-i --list` prints them.
 // It returns false for all other requests.
 func (p *Proxy) answerRulesReview(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
-	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
+	if r.Method != http.MethodPost || !c.unambiguous || c.info.Path != rulesReviewPath {
 		return false, nil
 	}
 	// A user who may not send the review gets no answer.

@@ -24,6 +24,22 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+// withAuthentication finds out who sent a request, from its credential.
+func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		c.caller = c.credential.certificateUser
+		if c.caller == nil {
+			who, err := p.reviews.user(r.Context(), c.credential.token)
+			if err != nil {
+				return err
+			}
+			c.caller = who
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
 const (
 	// tokenTTL and invalidTTL are how long the results of valid and invalid tokens are
 	// cached. A revoked token is accepted for at most tokenTTL.
@@ -323,20 +339,4 @@ func checkHops(r *http.Request) error {
 		}
 	}
 	return nil
-}
-
-// withAuthentication finds out who sent a request, from its credential.
-func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
-	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
-		c.caller = c.credential.certificateUser
-		if c.caller == nil {
-			who, err := p.reviews.user(r.Context(), c.credential.token)
-			if err != nil {
-				return err
-			}
-			c.caller = who
-		}
-		next.ServeHTTP(w, r)
-		return nil
-	})
 }

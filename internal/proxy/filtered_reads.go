@@ -48,7 +48,7 @@ func (p *Proxy) withFilteredReads(next http.Handler) http.Handler {
 // serveFiltered answers a read if the kind has a rule, if objects of the kind are shared, or if
 // the read is a list or watch in all namespaces. It returns false for all other requests.
 func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *requestCall) (done bool, err error) {
-	if r.Method != http.MethodGet || !c.plain {
+	if r.Method != http.MethodGet || !c.unambiguous {
 		return false, nil
 	}
 	kind := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}

@@ -18,6 +18,36 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+// withImpersonation removes the impersonation headers of a caller that impersonates itself.
+// All other headers stay: the API server or [Proxy.identity] decides about them.
+func (p *Proxy) withImpersonation(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		if c.impersonation != nil && c.credential.certificateUser != nil {
+			return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
+		}
+		if c.impersonation != nil && c.impersonation.isSelf(c.caller) {
+			stripImpersonation(r.Header)
+			c.impersonation = nil
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// identity returns the user of a request after impersonation. The proxy's answers depend on
+// this user.
+func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
+	if c.impersonation == nil {
+		return c.caller, nil
+	}
+	if err := p.mayImpersonate(ctx, c.credential.token, c.caller, c.impersonation); err != nil {
+		return nil, err
+	}
+	who, err := c.impersonation.identity()
+	c.impersonated = who
+	return who, err
+}
+
 // impersonation holds the values of the headers Impersonate-* of a request.
 type impersonation struct {
 	user, uid string
@@ -198,34 +228,4 @@ func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, err
 	}
 	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil
-}
-
-// identity returns the user of a request after impersonation. The proxy's answers depend on
-// this user.
-func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
-	if c.as == nil {
-		return c.caller, nil
-	}
-	if err := p.mayImpersonate(ctx, c.credential.token, c.caller, c.as); err != nil {
-		return nil, err
-	}
-	who, err := c.as.identity()
-	c.acting = who
-	return who, err
-}
-
-// withImpersonation removes the impersonation headers of a caller that impersonates itself.
-// All other headers stay: the API server or [Proxy.identity] decides about them.
-func (p *Proxy) withImpersonation(next http.Handler) http.Handler {
-	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
-		if c.as != nil && c.credential.certificateUser != nil {
-			return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
-		}
-		if c.as != nil && c.as.isSelf(c.caller) {
-			stripImpersonation(r.Header)
-			c.as = nil
-		}
-		next.ServeHTTP(w, r)
-		return nil
-	})
 }

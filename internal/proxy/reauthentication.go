@@ -53,8 +53,8 @@ func (p *Proxy) credentialRevoked(ctx context.Context, c *requestCall) bool {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	who, err := p.reviews.user(ctx, c.credential.token)
-	if err == nil && c.as != nil && c.acting != nil {
-		err = p.mayImpersonate(ctx, c.credential.token, who, c.as)
+	if err == nil && c.impersonation != nil && c.impersonated != nil {
+		err = p.mayImpersonate(ctx, c.credential.token, who, c.impersonation)
 	}
 	if err != nil {
 		code := asRefusal(err).status.Code

@@ -33,7 +33,7 @@ type recorder struct {
 
 	control  *http.ResponseController
 	watchdog *time.Timer   // runs during a write
-	barked   chan struct{} // receives a value after the watchdog has ended the answer
+	fired    chan struct{} // receives a value after the watchdog has ended the answer
 	id       string
 }
 
@@ -96,11 +96,11 @@ func (r *recorder) watch() {
 		r.watchdog.Reset(r.patience)
 		return
 	}
-	r.barked = make(chan struct{}, 1)
+	r.fired = make(chan struct{}, 1)
 	r.watchdog = time.AfterFunc(r.patience, func() {
 		// A connection in a test may not support deadlines.
 		_ = r.control.SetWriteDeadline(time.Unix(1, 0))
-		r.barked <- struct{}{}
+		r.fired <- struct{}{}
 	})
 }
 
@@ -108,7 +108,7 @@ func (r *recorder) watch() {
 // ended, because the answer must not be used after its request.
 func (r *recorder) unwatch() {
 	if !r.watchdog.Stop() {
-		<-r.barked
+		<-r.fired
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 // get has no label selector, so serveSharedObject reads the labels before and after the
 // get: if the resource version is the same both times, the object between them has the same
 // labels.
-func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, given share) (bool, error) {
+func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, shares share) (bool, error) {
 	if !p.lists.take(c.flowKey) {
 		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, p.lists.max)
 	}
@@ -29,7 +29,7 @@ func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *req
 	query.Del("resourceVersion")
 	for range attempts {
 		before, err := p.metadata(r.Context(), path, c.memory)
-		if err != nil || before == nil || !given.matches(before.Labels) {
+		if err != nil || before == nil || !shares.matches(before.Labels) {
 			return false, err
 		}
 		out, err := p.ownRequest(r.Context(), r, c, who, query)
