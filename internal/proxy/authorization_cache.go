@@ -352,3 +352,21 @@ func (s *changeSignal) fire() {
 		s.next, s.pending = make(chan struct{}), false
 	})
 }
+
+// isShared reports whether objects of a kind are shared with any user.
+func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
+	for _, informer := range v.sharing() {
+		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sharing returns the informers of the kinds that share objects.
+func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
+	if v.globals == nil {
+		return []cache.SharedIndexInformer{v.tenants}
+	}
+	return []cache.SharedIndexInformer{v.tenants, v.globals, v.settings}
+}
