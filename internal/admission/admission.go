@@ -53,6 +53,8 @@ type Rule struct {
 	Title string
 	// Rows are the rows of the catalogue of attacks that it stops.
 	Rows []string
+	// scope is where the rule holds.
+	scope scope
 	// resources are the resources and operations that the rule matches.
 	resources []admissionregistrationv1.NamedRuleWithOperations
 	// conditions are CEL expressions; the rule is evaluated if all are true. The API
@@ -66,70 +68,85 @@ type Rule struct {
 	// refusal is CEL in the place of validations: the message, or the empty
 	// string.
 	refusal string
-	// unbound rules hold in every namespace and read no parameters.
-	unbound bool
-	// ungoverned are the resources that an unbound rule leaves to other rules in a
+	// ungoverned are the resources that a rule of scope allNamespaces leaves to other rules in a
 	// namespace with parameters: tenants create many of them there.
 	ungoverned []admissionregistrationv1.NamedRuleWithOperations
-	// frequent are the resources of an unbound rule that a policy of its own decides in
+	// frequent are the resources of a rule of scope allNamespaces that a policy of its own decides in
 	// its match condition, in the namespaces of Tenants: see [Rule.inTenants].
 	frequent []admissionregistrationv1.NamedRuleWithOperations
-	// marked is the label of the objects that an unbound rule is about. The binding selects them,
-	// before or after the request, so that other objects cost no evaluation.
+	// marked is the label of the objects that a rule of scope allNamespaces is about. The binding
+	// selects them, before or after the request, so that other objects cost no evaluation.
 	marked string
-	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
-	// so each validation has its own.
-	asks bool
-	// shared rules are about the spec of Flux objects, and share the policy [Shared].
-	shared bool
-	// objects rules are about all other objects in a tenant's namespace, and share the
-	// policy [Objects].
-	objects bool
+	// asksRBAC says of a rule of scope allNamespaces that its validations ask RBAC. Messages
+	// cannot, so each validation has its own.
+	asksRBAC bool
 	// early rules find out in the match condition whether they have anything to say:
 	// see [allowed]. Of variables, their validations use the name alone.
 	early bool
 	// together is CEL that is true if all validations of an early rule hold, for rules in
 	// which their parts are cheaper together.
 	together string
-	// compensates marks an objects rule that compensates for rights which RBAC cannot narrow:
+	// compensates marks a rule of scope tenantObjects that compensates for rights which RBAC cannot narrow:
 	// the rights of a tenant's role on kinds of which the platform and Flux have objects and
 	// accounts in the tenant's namespaces. See [Rule.always].
 	compensates bool
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
-	// everyKind extends an objects rule to all kinds where a namespace has parameters.
+	// ownParameters rules read TenantParameters only, and deny nothing in a namespace without
+	// them.
+	ownParameters bool
+	// everyKind extends a rule of scope tenantObjects to all kinds where a namespace has
+	// parameters.
 	// Elsewhere the rule covers only its resources: a missing profile denies everything
 	// that a rule covers, and that must not be every object.
 	everyKind bool
-	// own rules read TenantParameters only, and deny nothing in a namespace without them.
-	own bool
-	// ofNamespaces marks a rule about tenants' Namespace objects, selected by Tenure's
-	// label. It reads the profile, because a namespace has no parameters before it exists.
-	// Without a profile the rule refuses nothing, so that admins can create namespaces.
-	ofNamespaces bool
-	// profiled rules hold in every namespace and read the profile. Without a profile they
-	// deny nothing.
-	profiled bool
-	// ofOwners rules hold in namespaces that owners created. They read the profile, and
-	// deny nothing without one.
-	ofOwners bool
-	// platform rules hold in namespaces of the platform's that have the label
-	// for it. They read the profile, and nothing holds without one: the
-	// platform must be able to repair itself.
-	platform bool
 }
+
+// scope says where a rule holds, what its policies read, and which rules share a policy.
+type scope int
+
+const (
+	// tenantNamespaces rules hold in the namespaces of tenants. Each has a policy that reads
+	// TenantParameters, and one that reads the profile in namespaces without them.
+	tenantNamespaces scope = iota
+	// fluxObjects rules are about the spec of Flux objects there, and share the policy [Shared].
+	fluxObjects
+	// tenantObjects rules are about all other objects there, and share the policy [Objects].
+	tenantObjects
+	// allNamespaces rules hold in every namespace and read no parameters.
+	allNamespaces
+	// allNamespacesProfiled rules hold in every namespace and read the profile. Without a profile
+	// they deny nothing.
+	allNamespacesProfiled
+	// namespaceObjects rules are about tenants' Namespace objects, selected by Tenure's label.
+	// They read the profile, because a namespace has no parameters before it exists. Without a
+	// profile they refuse nothing, so that admins can create namespaces.
+	namespaceObjects
+	// ownerNamespaces rules hold in namespaces that owners created. They read the profile, and
+	// deny nothing without one.
+	ownerNamespaces
+	// platformNamespaces rules hold in namespaces of the platform that have the label for it.
+	// They read the profile, and nothing holds without one: the platform must be able to repair
+	// itself.
+	platformNamespaces
+)
+
+// onePolicy reports whether each rule of the scope has one policy, which does not read
+// TenantParameters.
+func (s scope) onePolicy() bool { return s > tenantObjects }
 
 // Policy returns the name of the policy that enforces the rule, without the suffix of the
 // policy that reads TenantParameters.
 func (r Rule) Policy() string {
-	switch {
-	case r.shared:
+	switch r.scope {
+	case fluxObjects:
 		return Shared
-	case r.objects:
+	case tenantObjects:
 		return Objects
+	default:
+		return r.Name
 	}
-	return r.Name
 }
 
 // Policies returns the names of all policies that enforce the rule.
@@ -138,9 +155,9 @@ func (r Rule) Policies() []string {
 	switch {
 	case len(r.frequent) > 0:
 		return []string{r.Policy(), parameters}
-	case r.unbound || r.ofNamespaces || r.ofOwners || r.platform || r.profiled:
+	case r.scope.onePolicy():
 		return []string{r.Policy()}
-	case r.own:
+	case r.ownParameters:
 		return []string{parameters}
 	}
 	return []string{r.Policy(), parameters}
@@ -202,7 +219,8 @@ func Rules() []Rule {
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	policies, bindings := objectPolicies(Objects, func(Rule) bool { return true })
 	for _, r := range enforced() {
-		if r.unbound {
+		switch r.scope {
+		case allNamespaces:
 			policies = append(policies, r.policy(r.Name, nil, nil))
 			bindings = append(bindings, r.everywhere()...)
 			if len(r.frequent) > 0 {
@@ -210,31 +228,29 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 				policies = append(policies, frequent.policy(frequent.Name, nil, nil))
 				bindings = append(bindings, frequent.named())
 			}
-			continue
-		}
-		if r.ofNamespaces || r.ofOwners || r.platform || r.profiled {
+		case tenantNamespaces, fluxObjects:
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
+			for i := range tenantLabels {
+				bindings = append(bindings, r.narrowed(r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
+			}
+			own := r.Name + fromParameters
+			policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
+			bindings = append(bindings, r.narrowed(r.binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
+		default:
 			namespaces := where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)
-			switch {
-			case r.ofOwners:
+			switch r.scope {
+			case ownerNamespaces:
 				namespaces = madeByOwners()
-			case r.platform:
+			case platformNamespaces:
 				namespaces = where(metav1.LabelSelectorOpExists, v1alpha1.LabelImages)
-			case r.profiled:
+			case allNamespacesProfiled:
 				namespaces = nil
 			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), r.firstNamespaces(namespaces)))
 			bindings = append(bindings, r.binding(r.Name, r.Name, params, namespaces))
-			continue
 		}
-		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
-		for i := range tenantLabels {
-			bindings = append(bindings, r.narrowed(r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
-		}
-		own := r.Name + fromParameters
-		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
-		bindings = append(bindings, r.narrowed(r.binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
 	}
 	return policies, bindings
 }
@@ -245,7 +261,7 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 // about every kind would hold up all namespaces, leader elections included, and a rule about Pods the
 // Pods of Kubernetes and Flux.
 func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSelector {
-	if r.ofOwners || r.platform {
+	if r.scope == ownerNamespaces || r.scope == platformNamespaces {
 		return namespaces
 	}
 	return nil
@@ -256,7 +272,7 @@ func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSel
 func enforced() []Rule {
 	rules := []Rule{shared()}
 	for _, r := range Rules() {
-		if !r.shared && !r.objects {
+		if r.scope != fluxObjects && r.scope != tenantObjects {
 			rules = append(rules, r)
 		}
 	}
@@ -366,7 +382,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 		},
 	}
 	conditions := r.conditions
-	if r.shared {
+	if r.scope == fluxObjects {
 		conditions = append(slices.Clone(conditions), "!("+allowed(params)+")")
 	}
 	if r.early {
@@ -379,24 +395,24 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	}
 	// The API server also evaluates the message of a request that it allows.
 	holds, message := "variables.refusal == ''", "variables.refusal"
-	if r.objects {
+	if r.scope == tenantObjects {
 		holds = "!variables.refused"
 	}
 	if params != nil {
 		p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
 		holds += " || " + breaksGlass
 		refused := `variables.refusal.substring(2).replace('\n', ' ')`
-		if !r.shared && !r.objects {
+		if r.scope != fluxObjects && r.scope != tenantObjects {
 			holds += fmt.Sprintf(" || '%s' in variables.exempt", r.Name)
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
-		if !r.platform && !r.profiled {
+		if r.scope != platformNamespaces && r.scope != allNamespacesProfiled {
 			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant(params)})
 			refused = "'tenant ' + variables.tenant + ': ' + " + refused
 		}
 		message = "variables.refusal == '' ? '' : " + refused
 	}
-	if r.asks {
+	if r.asksRBAC {
 		p.Spec.Variables = append(p.Spec.Variables, r.variables...)
 		for _, v := range together(r.validations, r.variables) {
 			message := v.message
@@ -499,9 +515,9 @@ func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 	switch {
 	case params.Kind == "TenantParameters":
 		return "params.spec.tenant"
-	case r.ofNamespaces:
+	case r.scope == namespaceObjects:
 		return tenantName("object", "''")
-	case r.ofOwners:
+	case r.scope == ownerNamespaces:
 		// A Namespace is in no namespace.
 		return tenantOf("(namespaceObject != null ? namespaceObject : object)")
 	}

@@ -19,7 +19,7 @@ func bounds() Rule {
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
 		Title:     "intervals and timeouts have bounds",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupOperator, "resourcesets", "resourcesetinputproviders")),
-		shared:    true,
+		scope:     fluxObjects,
 	}
 	for _, field := range []string{
 		"spec.interval", "spec.retryInterval", "spec.chart.spec.interval",

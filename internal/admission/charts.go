@@ -17,7 +17,7 @@ func charts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupHelm, helmReleases...), on(writes, groupSource, "helmcharts"),
 		},
-		shared: true,
+		scope: fluxObjects,
 	}
 	for _, c := range []struct{ kind, has, source string }{
 		{"HelmRelease", "has(object.spec.chart)", "object.spec.chart.spec.sourceRef"},

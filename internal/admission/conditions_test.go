@@ -51,14 +51,14 @@ func TestAllowedHasAllRules(t *testing.T) {
 			for _, v := range r.validations {
 				// Where variables stand, there is something else.
 				before, _, _ := strings.Cut(v.expression, "variables.")
-				if r.shared && !strings.Contains(condition, "("+before) {
+				if r.scope == fluxObjects && !strings.Contains(condition, "("+before) {
 					t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, v.expression)
 				}
 			}
 		}
 	}
 	for _, r := range Rules() {
-		if r.early && !r.objects && strings.Contains(strings.ReplaceAll(holding(r.validations), "variables.name", ""), "variables.") {
+		if r.early && r.scope != tenantObjects && strings.Contains(strings.ReplaceAll(holding(r.validations), "variables.name", ""), "variables.") {
 			t.Errorf("the match condition of %s has variables, which the API server does not know there", r.Name)
 		}
 	}
@@ -73,7 +73,7 @@ func TestObjectsMatchesAllRules(t *testing.T) {
 	t.Parallel()
 	policies, _ := Policies()
 	for _, r := range Rules() {
-		if !r.objects {
+		if r.scope != tenantObjects {
 			continue
 		}
 		in := map[string]bool{}
@@ -110,7 +110,7 @@ func TestMerged(t *testing.T) {
 	t.Parallel()
 	var all []admissionregistrationv1.NamedRuleWithOperations
 	for _, r := range Rules() {
-		if r.objects {
+		if r.scope == tenantObjects {
 			all = append(all, r.resources...)
 		}
 	}

@@ -31,7 +31,7 @@ func credentialRights() Rule {
 			{Name: "home", Expression: fmt.Sprintf("object.roleRef.name == '%s'", credentials.HomeRole)},
 			{Name: "tenant", Expression: tenantOf("namespaceObject")},
 		},
-		unbound: true, asks: true,
+		scope: allNamespaces, asksRBAC: true,
 		validations: []validation{
 			{"variables.known",
 				subject + " + 'are given by a RoleBinding whose annotation " + tenancy.AnnotationAccount + " names the account'"},
@@ -56,7 +56,7 @@ func credentialSecrets() Rule {
 		Title:       "kubeconfigs that the manager keeps are written by the platform",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
 		conditions:  append([]string{notKubernetes}, notAdmin...),
-		unbound:     true,
+		scope:       allNamespaces,
 		marked:      credentials.Label,
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + ' belongs to credentials that the platform keeps: leave it and its label " + credentials.Label + " alone'"}},
 	}

@@ -48,18 +48,18 @@ only a cluster in warn mode has.
 		}
 		name := "`" + r.Name + "`"
 		switch {
-		case r.unbound && slices.Contains(r.conditions, isManager), r.profiled:
+		case r.scope == allNamespaces && slices.Contains(r.conditions, isManager), r.scope == allNamespacesProfiled:
 			name += " §"
-		case r.unbound:
+		case r.scope == allNamespaces:
 			name += " *"
-		case r.shared:
+		case r.scope == fluxObjects:
 			name += " +"
-		case r.objects:
+		case r.scope == tenantObjects:
 			name += " ‡"
-		case r.platform:
+		case r.scope == platformNamespaces:
 			name += " †"
 		}
-		if r.own {
+		if r.ownParameters {
 			name += " -"
 		}
 		if r.everyKind {

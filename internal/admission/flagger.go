@@ -24,7 +24,7 @@ func flagger() Rule {
 		Name: Prefix + "flagger", Rows: []string{"N6", "S12"},
 		Title:     "objects of Flagger are allowed by the platform, lead to approved addresses, hosts and gateways, and use no identity of the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")},
-		shared:    true,
+		scope:     fluxObjects,
 		validations: []validation{{
 			"has(" + allowed + ")", objectPhrase + " + 'needs that the platform allows Flagger for the tenant: ask the platform team for policy.flagger of the Tenant'",
 		}},

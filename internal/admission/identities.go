@@ -47,7 +47,7 @@ func pods() Rule {
 		Name: Prefix + "pods", Rows: []string{"I9"},
 		Title:       "Pods do not run as an account that Flux applies as",
 		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		early:       true,
 		conditions:  []string{runsPods},
@@ -65,7 +65,7 @@ func ownerPods() Rule {
 		Name: Prefix + "owner-pods", Rows: []string{"I24"},
 		Title:       "Pods do not run as an account that owns a tenant",
 		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		conditions: []string{
 			runsPods,
@@ -94,7 +94,7 @@ func tokens() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		conditions:  append([]string{asksToken + " || object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "'", notANode}, notThePlatform...),
 		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "tokenAccount", Expression: tokenAccount}},
@@ -118,7 +118,7 @@ func ownerAccounts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "serviceaccounts"), on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		conditions: append([]string{
 			keepsToken + " ? object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "' : " + asksToken + " || request.operation != 'UPDATE' || " + strings.Join(different, " || "),
@@ -149,7 +149,7 @@ func bindings() Rule {
 	return Rule{
 		Name: Prefix + "bindings", Rows: []string{"I4"},
 		Title:       "tenants give no rights to everybody",
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(writes, "rbac.authorization.k8s.io", "rolebindings")},
 		conditions:  append([]string{"size(" + given + ") > 0", notEverywhere}, notThePlatform...),

@@ -27,7 +27,7 @@ func images() Rule {
 				v1alpha1.AnnotationImages)},
 			{Name: "wrong", Expression: fmt.Sprintf("(%s).filter(i, !(i in variables.before) && !(i.matches('@sha256:[0-9a-f]{64}$') && %s in variables.allowed))", imagesOf("object"), without)},
 		},
-		platform: true,
+		scope: platformNamespaces,
 		validations: []validation{{
 			"size(variables.allowed) == 0 || size(variables.wrong) == 0",
 			"'Pod ' + variables.name + ' must not have the image ' + " + short("variables.wrong.join(', ')") +

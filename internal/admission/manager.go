@@ -72,7 +72,7 @@ func managerRequests() Rule {
 				" (has(object.spec) ? has(oldObject.spec) && object.spec == oldObject.spec : variables.kind != 'roles'" +
 				" && (!has(object.subjects) || has(oldObject.subjects) && object.subjects == oldObject.subjects)))"},
 		},
-		unbound: true, asks: true,
+		scope: allNamespaces, asksRBAC: true,
 		frequent: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "serviceaccounts", "resourcequotas", "limitranges"),
 			on(all, "networking.k8s.io", "networkpolicies"),
@@ -240,7 +240,7 @@ func managerParameters() Rule {
 		Title:      "the manager writes into parameters whom the profile names as the platform, and its exemptions",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, v1alpha1.GroupVersion.Group, "tenantparameters")},
 		conditions: []string{isManager, specChanged},
-		profiled:   true,
+		scope:      allNamespacesProfiled,
 		validations: []validation{
 			{same("platformNamespaces") + " && " + same("platformAccounts") + " && " + same("breakGlass"),
 				"'the manager must not write TenantParameters ' + request.namespace + '/' + variables.name + ' in which others are the platform than in the TenancyProfile'"},
@@ -250,7 +250,7 @@ func managerParameters() Rule {
 	}
 }
 
-// everywhere returns the bindings of an unbound rule.
+// everywhere returns the bindings of a rule of scope allNamespaces.
 func (r Rule) everywhere() []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	b := r.binding(r.Name, r.Name, nil, nil)
 	if excluded := append(slices.Clone(r.ungoverned), r.frequent...); len(excluded) > 0 {

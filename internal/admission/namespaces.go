@@ -101,8 +101,8 @@ func namespaces() Rule {
 			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},
 		variables:   append([]admissionregistrationv1.Variable{{Name: "owner", Expression: isOwner}}, variables...),
-		unbound:     true,
-		asks:        true,
+		scope:       allNamespaces,
+		asksRBAC:    true,
 		validations: namespaceValidations(),
 	}
 }

@@ -35,7 +35,7 @@ func services() Rule {
 		Name: Prefix + "services", Rows: []string{"W4"},
 		Title:      "Services have the types and the addresses that the tenant may have",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status")},
-		objects:    true,
+		scope:      tenantObjects,
 		conditions: notOperator,
 		validations: []validation{
 			{
@@ -92,7 +92,7 @@ func endpoints() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "", "endpoints"), on(writes, "discovery.k8s.io", "endpointslices"), on(updates, "", "pods/status"),
 		},
-		objects:    true,
+		scope:      tenantObjects,
 		conditions: append([]string{notANode}, notOperator...),
 		validations: []validation{{
 			allEmpty(wrong),
@@ -147,7 +147,7 @@ func hosts() Rule {
 			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"),
 			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
 		},
-		objects:    true,
+		scope:      tenantObjects,
 		conditions: notOperator,
 		variables: []admissionregistrationv1.Variable{
 			{Name: "hostsBefore", Expression: "oldObject == null ? [] : " + hostNames("oldObject")},

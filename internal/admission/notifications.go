@@ -17,7 +17,7 @@ func notifications() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNotification, "receivers", "providers"), on(writes, groupFlagger, "alertproviders"),
 		},
-		shared: true,
+		scope: fluxObjects,
 		validations: []validation{
 			{"object.kind != 'Receiver' || object.spec.type in " + allowed + ".receiverTypes",
 				objectPhrase + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},

@@ -39,7 +39,7 @@ func notificationSecrets() Rule {
 		Name: Prefix + "notification-secrets", Rows: []string{"N5"},
 		Title:      "Secrets send Providers to approved addresses only",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "secrets")},
-		objects:    true,
+		scope:      tenantObjects,
 		conditions: append([]string{join(changes, " || ")}, notThePlatform...),
 		variables: append(append(append(append(
 			[]admissionregistrationv1.Variable{{Name: "characters", Expression: characters}}, decoded(keyAddress, keyAddress)...),

@@ -28,12 +28,12 @@ const Objects = Prefix + "objects"
 // the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
 // checks of a few rules would cost more than the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
-	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
+	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", scope: tenantObjects, compensates: true}
 	var questions, refused, refusals []string
 	var included []Rule
 	every := false
 	for _, r := range Rules() {
-		if !r.objects || r.own && !own || !includes(r) {
+		if r.scope != tenantObjects || r.ownParameters && !own || !includes(r) {
 			continue
 		}
 		one.compensates = one.compensates && r.compensates

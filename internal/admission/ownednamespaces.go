@@ -40,9 +40,9 @@ func namespaceNames() Rule {
 			isOwner,
 			"!(" + breaksGlass + ")",
 		}, notThePlatform...),
-		ofNamespaces: true,
-		early:        true,
-		asks:         true,
+		scope:    namespaceObjects,
+		early:    true,
+		asksRBAC: true,
 		validations: []validation{
 			{
 				named("!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, " + matchesName("p", "variables.name") + "))"),
@@ -114,7 +114,7 @@ func takeover() Rule {
 			fmt.Sprintf("!params.spec.platformNamespaces.exists(n, request.userInfo.username == 'system:serviceaccount:' + n + ':%s')", tenancy.ManagerAccount),
 			applied("object") + " && !" + applied("oldObject") + " || " + made,
 		},
-		ofOwners: true,
+		scope: ownerNamespaces,
 		validations: []validation{{"false",
 			"request.kind.kind + ' ' + variables.name + ' of the platform must not be applied to namespace ' + request.namespace + ', which an owner of the tenant made:" +
 				" the tenant\\'s Pods can use what is in it, accounts included. Use another namespace, or adopt this one by its label " + v1alpha1.LabelMadeBy + ": platform'"}},

@@ -16,7 +16,7 @@ func status() Rule {
 		Name: Prefix + "status", Rows: []string{"S4"},
 		Title:       "the status of Flux objects is written by Flux",
 		resources:   append(fluxKinds(updates), on(updates, groupExtensions, "artifactgenerators")),
-		objects:     true,
+		scope:       tenantObjects,
 		conditions:  notThePlatform,
 		validations: []validation{{"false", objectPhrase + " + 'has a status that only Flux writes'"}},
 	}
@@ -40,7 +40,7 @@ func externalArtifacts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, groupSource, "externalartifacts", "externalartifacts/status"),
 		},
-		objects:     true,
+		scope:       tenantObjects,
 		conditions:  notThePlatform,
 		validations: []validation{{"false", "'ExternalArtifact ' + variables.name + ' can be made and changed by the platform only: use a source of your own, or ask for a grant'"}},
 	}
@@ -80,7 +80,7 @@ func managed() Rule {
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		everyKind:   true,
 		conditions: append([]string{
@@ -174,7 +174,7 @@ func kubeConfigs() Rule {
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
 		Title:       "kubeconfigs that Flux may use are written by the platform",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		conditions: append([]string{
 			fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName),
@@ -191,7 +191,7 @@ func parameters() Rule {
 		Title:       "TenantParameters are written by the platform",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
 		conditions:  append([]string{notKubernetes}, notAdmin...),
-		unbound:     true,
+		scope:       allNamespaces,
 		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
 	}
 }

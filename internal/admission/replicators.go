@@ -26,7 +26,7 @@ func replicators() Rule {
 		conditions: []string{
 			fmt.Sprintf("object.roleRef.kind == 'ClusterRole' && object.roleRef.name == '%s'", tenancy.ReplicatorRole),
 		},
-		unbound: true,
+		scope: allNamespaces,
 		validations: []validation{
 			{"request.resource.resource == 'rolebindings'",
 				"'ClusterRole " + tenancy.ReplicatorRole + " must not be given in all namespaces at once: use a RoleBinding'"},

@@ -19,7 +19,7 @@ func resourceSets() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupOperator, operatorKinds...),
 		},
-		shared: true,
+		scope: fluxObjects,
 		validations: []validation{
 			{"request.resource.resource in ['resourcesets', 'resourcesetinputproviders']",
 				objectPhrase + " + 'is for the platform only: leave it out'"},

@@ -25,7 +25,7 @@ func accounts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
 		},
-		shared: true,
+		scope: fluxObjects,
 		validations: []validation{
 			{"has(object.spec.serviceAccountName) && object.spec.serviceAccountName in variables.reconcilers",
 				objectPhrase + " + 'needs spec.serviceAccountName, one of: ' + variables.reconcilers.join(', ')"},
@@ -47,7 +47,7 @@ func references() Rule {
 		Name: Prefix + "references", Rows: []string{"S1", "S2", "S5", "S12", "N1", "N2"},
 		Title:     "Flux objects refer to objects of their own namespace only",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries")),
-		shared:    true,
+		scope:     fluxObjects,
 	}
 	for _, field := range []string{
 		"spec.sourceRef.namespace", "spec.chartRef.namespace", "spec.chart.spec.sourceRef.namespace",
@@ -75,7 +75,7 @@ func sources() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupSource, sourceKinds...), on(writes, groupImage, "imagerepositories"),
 		},
-		shared: true,
+		scope: fluxObjects,
 	}
 	for _, s := range []struct {
 		kind, address, patterns string

@@ -22,13 +22,13 @@ func shared() Rule {
 			on(writes, groupOperator, operatorKinds...)),
 		conditions: []string{specChanged},
 		variables:  []admissionregistrationv1.Variable{reconcilers},
-		shared:     true,
+		scope:      fluxObjects,
 	}
 	// The message contains all refusals, so that the user can correct them at once. It
 	// leaves out the first two characters.
 	refusals := []string{"(has(object.spec) ? '' : '; ' + " + objectPhrase + " + 'needs a spec')"}
 	for _, r := range Rules() {
-		if !r.shared {
+		if r.scope != fluxObjects {
 			continue
 		}
 		variables, refusal := apart(r.variable(), r.validations)
@@ -50,7 +50,7 @@ func shared() Rule {
 func allowed(params *admissionregistrationv1.ParamKind) string {
 	all := []string{"has(object.spec)"}
 	for _, r := range Rules() {
-		if !r.shared {
+		if r.scope != fluxObjects {
 			continue
 		}
 		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), holding(r.validations)))
@@ -79,7 +79,7 @@ func (r Rule) variable() string {
 }
 
 // Shares reports whether the rule shares its policies with other rules.
-func (r Rule) Shares() bool { return r.shared || r.objects }
+func (r Rule) Shares() bool { return r.scope == fluxObjects || r.scope == tenantObjects }
 
 // Without removes a rule from a policy that it shares with others, and reports whether
 // the policy had it. The policy still enforces the others. Use it to show what the rule

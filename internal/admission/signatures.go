@@ -26,7 +26,7 @@ func signatures() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupSource, sourceKinds...), on(writes, groupHelm, helmReleases...),
 		},
-		shared: true,
+		scope: fluxObjects,
 		validations: []validation{
 			{
 				// Without a mode Flux verifies nothing.
@@ -82,7 +82,7 @@ func signatureKeys() Rule {
 		Name: Prefix + "signature-keys", Rows: []string{"S14"},
 		Title:       "the public keys that Flux verifies sources with are written by the platform",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
-		objects:     true,
+		scope:       tenantObjects,
 		compensates: true,
 		conditions: append([]string{
 			objectName + " in ['" + strings.Join(tenancy.KeySecrets(), "', '") + "']",

@@ -40,7 +40,7 @@ func claims() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "", "persistentvolumeclaims"), on(writes, "apps", "statefulsets"), on(writes, groupResource, "resourceclaims", "resourceclaimtemplates"),
 		},
-		objects: true,
+		scope: tenantObjects,
 		conditions: []string{
 			"request.operation == 'CREATE' && !(" + isStateful + ") || (" + notKubernetes + ")",
 			"!(" + isListed + ")",

@@ -77,8 +77,8 @@ func contents() Rule {
 			notANode,
 			notEverywhere,
 		}, notThePlatform...),
-		objects: true,
-		own:     true,
+		scope:         tenantObjects,
+		ownParameters: true,
 		validations: []validation{
 			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
@@ -99,9 +99,9 @@ func cordon() Rule {
 			notANode,
 			notEverywhere,
 		}, notThePlatform...),
-		objects:     true,
-		own:         true,
-		compensates: true,
+		scope:         tenantObjects,
+		ownParameters: true,
+		compensates:   true,
 		validations: []validation{
 			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
 		},
@@ -120,7 +120,7 @@ func protected() Rule {
 		conditions: []string{
 			"has(oldObject.spec) && has(oldObject.spec.protected) && oldObject.spec.protected",
 		},
-		unbound:     true,
+		scope:       allNamespaces,
 		validations: []validation{{"false", "'Tenant ' + variables.name + ' is protected, and with it all that the tenant has: set spec.protected to false first'"}},
 	}
 }

@@ -8,7 +8,7 @@ import (
 // rights that RBAC cannot narrow, such as the right of owners to patch namespaces: if
 // such a rule only warned, every user with the right could use all of it.
 func (r Rule) always() bool {
-	return r.unbound || r.ofNamespaces || r.ofOwners || r.profiled || r.compensates
+	return r.scope == allNamespaces || r.scope == namespaceObjects || r.scope == ownerNamespaces || r.scope == allNamespacesProfiled || r.compensates
 }
 
 // LabelComponent is the label by which the patch of warn mode selects the bindings that it
@@ -39,7 +39,7 @@ func (r Rule) labels() map[string]string {
 	switch {
 	case r.always():
 		l[LabelComponent] = ComponentAlways
-	case r.objects:
+	case r.scope == tenantObjects:
 		l[LabelComponent] = ComponentObjects
 	}
 	return l

@@ -242,7 +242,7 @@ func workloads() Rule {
 		Name: Prefix + "workloads", Rows: []string{"W7", "W10"},
 		Title:      "Pods have images, classes, schedulers and tolerations that the tenant may have, and choose no node",
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
-		objects:    true,
+		scope:      tenantObjects,
 		early:      true,
 		conditions: []string{"request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
 	}
@@ -268,7 +268,7 @@ func nodes() Rule {
 		Name: Prefix + "nodes", Rows: []string{"W10"},
 		Title:      "Pods are bound to nodes by a scheduler of the platform",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods/binding", "bindings")},
-		objects:    true,
+		scope:      tenantObjects,
 		conditions: append([]string{"request.userInfo.username != 'system:kube-scheduler'"}, notOperator...),
 		validations: []validation{{
 			"false", "'Pod ' + variables.name + ' must not be bound to a node, which bypasses the scheduler: leave this to the scheduler'",

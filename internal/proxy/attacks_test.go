@@ -80,7 +80,7 @@ func powerful(t *testing.T, p *Proxy) {
 // unknown returns a function that makes every token the token of one user.
 func unknown(who user.Info) func(*testing.T, *Proxy) {
 	return func(_ *testing.T, p *Proxy) {
-		p.identities.tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
+		p.reviews.tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: who}, true, nil
 		})
 	}
@@ -120,7 +120,7 @@ func TestAttacks(t *testing.T) {
 			row: "I8", attack: "a list as another account", control: "the right to impersonate",
 			path: list, token: stranger, header: [][2]string{{"Impersonate-User", ownerName}}, through: `"name":"secure-a"`,
 			without: func(_ *testing.T, p *Proxy) {
-				p.mayBe = func(context.Context, string, user.Info, *impersonation) error { return nil }
+				p.mayImpersonate = func(context.Context, string, user.Info, *impersonation) error { return nil }
 			},
 		}, {
 			row: "I8", attack: "a token for another account", control: "the proxy lends no credentials",
@@ -130,13 +130,13 @@ func TestAttacks(t *testing.T) {
 			row: "I12", attack: "an account of the same name", control: "accounts are a namespace and a name",
 			path: list, token: namesake, through: `"name":"secure-a"`,
 			without: withRule(func(p *Proxy) Rule {
-				return careless{p.view, func(name string) string { return name[strings.LastIndex(name, ":"):] }}
+				return careless{p.cache, func(name string) string { return name[strings.LastIndex(name, ":"):] }}
 			}),
 		}, {
 			row: "I12", attack: "an account that reads the same", control: "accounts are never joined to one text",
 			path: list, token: collider, through: `"name":"secure-a"`,
 			without: withRule(func(p *Proxy) Rule {
-				return careless{p.view, func(name string) string { return strings.ReplaceAll(name, ":", "-") }}
+				return careless{p.cache, func(name string) string { return strings.ReplaceAll(name, ":", "-") }}
 			}),
 		}, {
 			row: "I14", attack: "nobody", control: "exactly one credential, of somebody",
@@ -146,7 +146,7 @@ func TestAttacks(t *testing.T) {
 			row: "I14", attack: "an identity without a name", control: "empty identities are refused",
 			path: list, token: stranger, through: `"name":"secure-a"`, given: unknown(nobody),
 			without: func(_ *testing.T, p *Proxy) {
-				p.identities.accept = func(who user.Info) (user.Info, error) { return who, nil }
+				p.reviews.accept = func(who user.Info) (user.Info, error) { return who, nil }
 			},
 		}, {
 			row: "I14", attack: "an impersonation that is lost", control: "impersonation headers are read or refused",
@@ -234,7 +234,7 @@ func TestAttackAcross(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.across.Answer(w, r.WithContext(withCall(r.Context(), c)), fanout.Question{Who: "owner", Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) {
+		p.fanout.Answer(w, r.WithContext(withCall(r.Context(), c)), fanout.Request{Identity: "owner", Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) {
 			return []string{"secure-a", "secure-victim"}, nil // more than the caller may see
 		}})
 		if got := strings.Contains(w.Body.String(), `"namespace":"secure-victim"`); got != tc.want {
@@ -279,7 +279,7 @@ func TestAttackElsewhere(t *testing.T) {
 			}
 			unknown(&user.DefaultInfo{Name: "caller"})(t, p)
 			if tc.rewrite != nil {
-				p.pass.Rewrite = tc.rewrite
+				p.reverseProxy.Rewrite = tc.rewrite
 			}
 			s := &setup{proxy: p, server: serve(p)}
 			t.Cleanup(s.server.Close)

@@ -88,12 +88,12 @@ func (c *requestCall) describe(e *auditv1.Event) {
 		e.User = userInfo(c.caller)
 	}
 	switch {
-	case c.acting != nil && c.acting != c.caller:
-		acting := userInfo(c.acting)
+	case c.impersonated != nil && c.impersonated != c.caller:
+		acting := userInfo(c.impersonated)
 		e.ImpersonatedUser = &acting
-	case c.as != nil:
+	case c.impersonation != nil:
 		// The right to impersonate was denied or not checked.
-		e.ImpersonatedUser = &authenticationv1.UserInfo{Username: bounded(c.as.user), UID: bounded(c.as.uid), Groups: boundedAll(c.as.groups)}
+		e.ImpersonatedUser = &authenticationv1.UserInfo{Username: bounded(c.impersonation.user), UID: bounded(c.impersonation.uid), Groups: boundedAll(c.impersonation.groups)}
 	}
 	if c.info == nil {
 		return

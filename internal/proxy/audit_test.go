@@ -142,7 +142,7 @@ func TestAuditBounds(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/"+strings.Repeat("ä", 40_000), nil)
 	r.Header.Set("User-Agent", strings.Repeat("x", 60_000))
-	a := audited{request: r, answer: "refused", code: http.StatusUnauthorized, call: &requestCall{as: &impersonation{
+	a := audited{request: r, answer: "refused", code: http.StatusUnauthorized, call: &requestCall{impersonation: &impersonation{
 		user: strings.Repeat("u", 60_000), groups: strings.Split(strings.Repeat("g,", 1000), ","),
 	}}}
 	line, err := json.Marshal(a.event(time.Now()))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -107,13 +104,13 @@ func (v *authorizationCache) newInformer(config *rest.Config, version schema.Gro
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if !initial {
-				v.noted(nil, o)
+				v.recordChange(nil, o)
 			}
 		},
-		DeleteFunc: func(o any) { v.noted(o, nil) },
+		DeleteFunc: func(o any) { v.recordChange(o, nil) },
 		UpdateFunc: func(old, now any) {
 			if !sameForCache(old, now) {
-				v.noted(old, now)
+				v.recordChange(old, now)
 			}
 		},
 	})
@@ -314,66 +311,9 @@ func (v *authorizationCache) rules(namespace string, ref rbacv1.RoleRef) []rbacv
 	return nil
 }
 
-// owned returns the sorted names of the Tenants that a user owns.
-func (v *authorizationCache) owned(who user.Info) []string {
-	names := map[string]bool{}
-	for _, key := range keysOf(who) {
-		for _, t := range indexed[*v1alpha1.Tenant](v.tenants, bySubject, key) {
-			names[t.Name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
 // namespace returns a namespace from the cache.
 func (v *authorizationCache) namespace(name string) (*corev1.Namespace, bool) {
 	return get[*corev1.Namespace](v.namespaces, name)
-}
-
-// visible returns the sorted namespaces in which a user has a right.
-func (v *authorizationCache) visible(who user.Info, q question) []string {
-	if everywhere(v, who, q) {
-		return slices.Sorted(slices.Values(v.namespaces.GetIndexer().ListKeys()))
-	}
-	names := v.granted(who, q)
-	maps.DeleteFunc(names, func(name string, _ bool) bool {
-		_, exists := v.namespace(name)
-		return !exists
-	})
-	return slices.Sorted(maps.Keys(names))
-}
-
-// granted returns the namespaces in which effective bindings give a right to a user without
-// a cluster-wide right. The namespaces may not exist.
-func (v *authorizationCache) granted(who user.Info, q question) map[string]bool {
-	ofNamespace := q.group == "" && q.resource == "namespaces"
-	names := map[string]bool{}
-	rights := v.effectiveBindingsOf(who)
-	add := func(namespace string) {
-		if ofNamespace {
-			// The API server authorizes a request for a namespace in the namespace itself.
-			q.name = namespace
-		}
-		if namespace != "" && !names[namespace] && within(rights, who, q, namespace) {
-			names[namespace] = true
-		}
-	}
-	for _, key := range keysOf(who) {
-		for _, b := range rights.bindings(key, "") {
-			add(b.Namespace)
-		}
-		if !ofNamespace {
-			continue
-		}
-		for _, b := range v.clusterBindings(key) {
-			for _, r := range v.rules("", b.RoleRef) {
-				for _, name := range r.ResourceNames {
-					add(name)
-				}
-			}
-		}
-	}
-	return names
 }
 
 // coalesceDelay is the delay after a change during which further changes are collected
@@ -411,4 +351,22 @@ func (s *changeSignal) fire() {
 		close(s.next)
 		s.next, s.pending = make(chan struct{}), false
 	})
+}
+
+// isShared reports whether objects of a kind are shared with any user.
+func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
+	for _, informer := range v.sharing() {
+		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sharing returns the informers of the kinds that share objects.
+func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
+	if v.globals == nil {
+		return []cache.SharedIndexInformer{v.tenants}
+	}
+	return []cache.SharedIndexInformer{v.tenants, v.globals, v.settings}
 }

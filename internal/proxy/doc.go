@@ -22,5 +22,6 @@
 //
 // Package fanout answers lists and watches in all namespaces with the caller's own token.
 //
-// docs/design/proxy.md gives the reasons.
+// A request passes a chain of filters, which filters.go names in order. docs/design/walks.md
+// tells which files a request takes, and docs/design/proxy.md gives the reasons.
 package proxy

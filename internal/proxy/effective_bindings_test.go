@@ -84,7 +84,7 @@ func TestCounted(t *testing.T) {
 	} {
 		v := countedView(t)
 		put(t, v.bound, tc.of)
-		v.noted(nil, versioned(tc.of))
+		v.recordChange(nil, versioned(tc.of))
 		var seen, ended []string
 		for _, who := range []struct {
 			name string
@@ -102,7 +102,7 @@ func TestCounted(t *testing.T) {
 			if v.history.since(who.info, v.tenantsOf(who.info), 1, time.Now(), false) {
 				ended = append(ended, who.name)
 			}
-			got := v.granted(who.info, question{verb: "list", resource: "pods"})
+			got := v.granted(who.info, attributes{verb: "list", resource: "pods"})
 			if got[tc.of.Namespace] != v.visibleNamespacesOf(who.info).names[tc.of.Namespace] {
 				t.Errorf("%s: %s may list the pods there: %v", tc.reason, who.name, got)
 			}
@@ -136,20 +136,20 @@ func TestManyNames(t *testing.T) {
 	missed := func(name string) bool {
 		return v.history.since(&user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}, nil, 1, time.Now(), false)
 	}
-	v.noted(nil, versioned(readers("a-1", nil, rbacv1.Subject{Kind: "User", Name: ann.Name})))
+	v.recordChange(nil, versioned(readers("a-1", nil, rbacv1.Subject{Kind: "User", Name: ann.Name})))
 	var many []rbacv1.Subject
 	for i := range maxMarks + 1 {
 		many = append(many, rbacv1.Subject{Kind: "User", Name: fmt.Sprint("user-", i)})
 	}
-	v.noted(nil, versioned(readers("b-1", nil, many...)))
+	v.recordChange(nil, versioned(readers("b-1", nil, many...)))
 	if missed("ben") {
 		t.Error("somebody has to list again whom nobody has named")
 	}
 	if !missed("ann") || !missed("user-0") {
 		t.Error("whom a tenant has named is not told so")
 	}
-	v.noted(nil, versioned(readers("b-1", nil, many[maxNamed:]...)))
-	v.noted(nil, versioned(readers("b-1", nil, many[:1]...)))
+	v.recordChange(nil, versioned(readers("b-1", nil, many[maxNamed:]...)))
+	v.recordChange(nil, versioned(readers("b-1", nil, many[:1]...)))
 	if missed("ben") || !missed("ann") || !missed("user-0") {
 		t.Error("what a tenant does again and again changes what others are told")
 	}

@@ -58,7 +58,7 @@ func world(f testing.TB) *Proxy {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p.identities.client = roundTripper(asCaller)
+	p.reviews.client = roundTripper(asCaller)
 	p.transports = transports{short: roundTripper(asCaller), long: roundTripper(asCaller), own: asProxy(f), ownLong: asProxy(f)}
 	add := func(err error) {
 		if err != nil {
@@ -66,18 +66,18 @@ func world(f testing.TB) *Proxy {
 		}
 	}
 	for name, tenant := range worldNamespaces {
-		add(p.view.namespaces.GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelTenant: tenant}}}))
+		add(p.cache.namespaces.GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelTenant: tenant}}}))
 		subject := rbacv1.Subject{Kind: "User", Name: map[string]string{"a1": "system:serviceaccount:a1:owner", "b1": "bob", "c1": "carol"}[name]}
-		add(p.view.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(name, "read"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "read"}, Subjects: []rbacv1.Subject{subject}}))
+		add(p.cache.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(name, "read"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "read"}, Subjects: []rbacv1.Subject{subject}}))
 	}
-	add(p.view.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "read"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}}))
-	add(p.view.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "a"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "a1", Name: "owner"}, {Kind: "User", Name: "alice"}, {Kind: "User", Name: "guest"}}}}))
-	add(p.view.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "get"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}}}}))
+	add(p.cache.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "read"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}}))
+	add(p.cache.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "a"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "a1", Name: "owner"}, {Kind: "User", Name: "alice"}, {Kind: "User", Name: "guest"}}}}))
+	add(p.cache.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "get"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}}}}))
 	for _, in := range []string{"b1", "kube-system"} {
-		add(p.view.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(in, "get"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "get"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "guest"}}}))
+		add(p.cache.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(in, "get"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "get"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "guest"}}}))
 	}
-	add(p.view.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "b"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "bob"}}}}))
-	p.view.begun.Store(true)
+	add(p.cache.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "b"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "bob"}}}}))
+	p.cache.begun.Store(true)
 	return p
 }
 

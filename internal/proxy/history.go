@@ -164,11 +164,11 @@ func continued(version string, initial bool) (uint64, bool) {
 	return n, err == nil && n > 0 && !initial
 }
 
-// noted stores a change of a cached object in the history, and announces the change.
-func (v *authorizationCache) noted(old, now any) {
+// recordChange stores a change of a cached object in the history, and announces the change.
+func (v *authorizationCache) recordChange(old, now any) {
 	defer v.change.fire()
 	var version uint64
-	c := concern{named: map[string][]string{}}
+	c := affectedSubjects{named: map[string][]string{}}
 	space := false
 	for _, o := range []any{old, now} {
 		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -181,9 +181,9 @@ func (v *authorizationCache) noted(old, now any) {
 		}
 		switch o := o.(type) {
 		case *v1alpha1.Tenant:
-			c.add(append(v.audience(o), v.notifiedChanges()...)...)
+			c.add(append(v.tenantSubjects(o), v.settingsSubjects()...)...)
 		case *v1beta1.GlobalProxySettings, *v1beta1.ProxySetting:
-			c.add(append(subjectsOf(o), v.notifiedChanges()...)...)
+			c.add(append(subjectsOf(o), v.settingsSubjects()...)...)
 		case *v1alpha1.TenancyProfile:
 			// The profile decides which bindings are the platform's. This concerns all
 			// users.
@@ -191,13 +191,13 @@ func (v *authorizationCache) noted(old, now any) {
 		case *rbacv1.ClusterRoleBinding:
 			c.add(subjectKeys(o.Subjects, "")...)
 		case *rbacv1.RoleBinding:
-			v.holdersOf(&c, o)
+			v.addSubjectsOfBinding(&c, o)
 		case *rbacv1.Role:
-			v.holders(&c, "Role "+o.Namespace+"/"+o.Name)
+			v.addSubjectsOfRole(&c, "Role "+o.Namespace+"/"+o.Name)
 		case *rbacv1.ClusterRole:
-			v.holders(&c, "ClusterRole "+o.Name)
+			v.addSubjectsOfRole(&c, "ClusterRole "+o.Name)
 		case *corev1.Namespace:
-			v.concerned(&c, o)
+			v.addSubjectsOfNamespace(&c, o)
 			space = true
 		}
 	}
@@ -213,17 +213,17 @@ func (v *authorizationCache) noted(old, now any) {
 	}
 }
 
-// concern holds the subjects that a change concerns, and the users that tenants' objects
+// affectedSubjects holds the subjects that a change concerns, and the users that tenants' objects
 // name, by tenant.
-type concern struct {
+type affectedSubjects struct {
 	keys  []string
 	named map[string][]string
 }
 
-func (c *concern) add(keys ...string) { c.keys = append(c.keys, keys...) }
+func (c *affectedSubjects) add(keys ...string) { c.keys = append(c.keys, keys...) }
 
-// holdersOf adds the subjects for which a binding counts: see [effectiveBindings].
-func (v *authorizationCache) holdersOf(c *concern, b *rbacv1.RoleBinding) {
+// addSubjectsOfBinding adds the subjects for which a binding counts: see [effectiveBindings].
+func (v *authorizationCache) addSubjectsOfBinding(c *affectedSubjects, b *rbacv1.RoleBinding) {
 	keys := subjectKeys(b.Subjects, b.Namespace)
 	tenant, byTenant := v.writer(b)
 	if !byTenant {
@@ -243,30 +243,30 @@ func (v *authorizationCache) holdersOf(c *concern, b *rbacv1.RoleBinding) {
 	}
 }
 
-// holders adds the subjects of all bindings of a role.
-func (v *authorizationCache) holders(c *concern, role string) {
+// addSubjectsOfRole adds the subjects of all bindings of a role.
+func (v *authorizationCache) addSubjectsOfRole(c *affectedSubjects, role string) {
 	for _, b := range indexed[*rbacv1.RoleBinding](v.bound, byRole, role) {
-		v.holdersOf(c, b)
+		v.addSubjectsOfBinding(c, b)
 	}
 	for _, b := range indexed[*rbacv1.ClusterRoleBinding](v.clusterBound, byRole, role) {
 		c.add(subjectKeys(b.Subjects, "")...)
 	}
 }
 
-// concerned adds the subjects that may see a namespace: the subjects of its bindings and the
+// addSubjectsOfNamespace adds the subjects that may see a namespace: the subjects of its bindings and the
 // owners of its tenant.
-func (v *authorizationCache) concerned(c *concern, ns *corev1.Namespace) {
+func (v *authorizationCache) addSubjectsOfNamespace(c *affectedSubjects, ns *corev1.Namespace) {
 	for _, b := range indexed[*rbacv1.RoleBinding](v.bound, inNamespace, ns.Name) {
-		v.holdersOf(c, b)
+		v.addSubjectsOfBinding(c, b)
 	}
 	if t, ok := get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant]); ok {
-		c.add(append(v.audience(t), v.notifiedChanges()...)...)
+		c.add(append(v.tenantSubjects(t), v.settingsSubjects()...)...)
 		c.add(userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
 	}
 }
 
-// audience returns the subjects to which a Tenant gives something to see.
-func (v *authorizationCache) audience(t *v1alpha1.Tenant) []string {
+// tenantSubjects returns the subjects to which a Tenant gives something to see.
+func (v *authorizationCache) tenantSubjects(t *v1alpha1.Tenant) []string {
 	keys, _ := indexOwners(t)
 	if len(t.Spec.ClusterResources) == 0 {
 		return keys
@@ -286,9 +286,9 @@ func subjectsOf(o any) []string {
 	return keys
 }
 
-// notifiedChanges returns the subjects with which tenants share objects. Their visible objects
+// settingsSubjects returns the subjects with which tenants share objects. Their visible objects
 // depend on several objects.
-func (v *authorizationCache) notifiedChanges() []string {
+func (v *authorizationCache) settingsSubjects() []string {
 	if v.settings == nil {
 		return nil
 	}

@@ -1,16 +1,52 @@
 package proxy
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
+
+// withImpersonation removes the impersonation headers of a caller that impersonates itself.
+// All other headers stay: the API server or [Proxy.identity] decides about them.
+func (p *Proxy) withImpersonation(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		if c.impersonation != nil && c.credential.certificateUser != nil {
+			return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
+		}
+		if c.impersonation != nil && c.impersonation.isSelf(c.caller) {
+			stripImpersonation(r.Header)
+			c.impersonation = nil
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// identity returns the user of a request after impersonation. The proxy's answers depend on
+// this user.
+func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
+	if c.impersonation == nil {
+		return c.caller, nil
+	}
+	if err := p.mayImpersonate(ctx, c.credential.token, c.caller, c.impersonation); err != nil {
+		return nil, err
+	}
+	who, err := c.impersonation.identity()
+	c.impersonated = who
+	return who, err
+}
 
 // impersonation holds the values of the headers Impersonate-* of a request.
 type impersonation struct {
@@ -129,4 +165,67 @@ func stripImpersonation(h http.Header) {
 			delete(h, name)
 		}
 	}
+}
+
+// mayImpersonate checks that the user of the token may impersonate the user, each group, the UID
+// and the extras. It caches the result for 5 s.
+func (v *reviews) mayImpersonate(ctx context.Context, token string, who user.Info, as *impersonation) error {
+	attributes, err := as.attributes()
+	if err != nil {
+		return err
+	}
+	key, err := json.Marshal([]any{who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), attributes})
+	if err != nil {
+		return unavailable(err)
+	}
+	sum := sha256.Sum256(key)
+	if _, known := v.rights.Get(sum); known {
+		return nil
+	}
+	for _, a := range attributes {
+		answer := &authorizationv1.SelfSubjectAccessReview{}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+		err := v.post(ctx, token, accessReviewPath, review, answer)
+		if errors.Is(err, errDenied) {
+			return unauthorized("token")
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		if !answer.Status.Allowed || answer.Status.Denied {
+			return forbidden("impersonation", "User %q cannot impersonate resource %q in API group %q: %q", who.GetName(), a.Resource, a.Group, a.Name)
+		}
+	}
+	v.rights.Add(sum, true, impersonationTTL)
+	return nil
+}
+
+// attributes returns the rights that the impersonation needs, as
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation checks them.
+func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, error) {
+	all := []authorizationv1.ResourceAttributes{{Verb: "impersonate", Resource: "users", Name: as.user}}
+	if namespace, name, err := serviceaccount.SplitUsername(as.user); err == nil {
+		all[0] = authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: name}
+	}
+	for _, g := range as.groups {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "groups", Name: g})
+	}
+	const group = authenticationv1.GroupName
+	if as.uid != "" {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "uids", Name: as.uid})
+	}
+	for escaped, values := range as.extra {
+		key, err := url.PathUnescape(escaped)
+		if err != nil {
+			return nil, badRequest("impersonation", "the header Impersonate-Extra-%s is not well escaped", escaped)
+		}
+		for _, v := range values {
+			all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "userextras", Subresource: key, Name: v})
+		}
+	}
+	if len(all) > maxImpersonated {
+		return nil, badRequest("impersonation", "the request impersonates %d things, which is more than %d", len(all), maxImpersonated)
+	}
+	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(a.String(), b.String()) })
+	return all, nil
 }

@@ -129,7 +129,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 	t.Cleanup(upstream.Close)
 	own := usedByTest(t, upstream.URL, watchers*watches)
 	s := fronting(t, upstream, Options{})
-	s.proxy.slow.body = time.Hour // longer than the test
+	s.proxy.timeouts.body = time.Hour // longer than the test
 	ctx, cancel := context.WithCancel(t.Context())
 	var open sync.WaitGroup
 	t.Cleanup(func() {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestPanicRecovery checks that a panic becomes an error, and that it closes the connection if a
@@ -13,19 +15,25 @@ import (
 func TestPanicRecovery(t *testing.T) {
 	t.Parallel()
 	p := &Proxy{log: slog.New(slog.DiscardHandler)}
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	request := httptest.NewRequest(http.MethodGet, "/api", http.NoBody)
-	serve := func(send bool) (panicked any, err error) {
-		defer func() { panicked = recover() }()
-		h := p.withPanicRecovery(func(w *recorder, _ *http.Request, _ *requestCall) error {
+	serve := func(send bool) (panicked any, code int) {
+		answer := httptest.NewRecorder()
+		defer func() { panicked, code = recover(), answer.Code }()
+		h := p.withPanicRecovery(handler(func(w *recorder, _ *http.Request, _ *requestCall) error {
 			if send {
 				w.WriteHeader(http.StatusOK)
 			}
 			panic("a fault")
-		})
-		return nil, h(newRecorder(httptest.NewRecorder(), writeTimeout), request, &requestCall{})
+		}))
+		h.ServeHTTP(newRecorder(answer, writeTimeout, metrics), request)
+		return nil, 0
 	}
-	if panicked, err := serve(false); err == nil || panicked != nil {
-		t.Errorf("before the answer: got error %v and panic %v, want an error", err, panicked)
+	if panicked, code := serve(false); code != http.StatusServiceUnavailable || panicked != nil {
+		t.Errorf("before the answer: got code %d and panic %v, want %d", code, panicked, http.StatusServiceUnavailable)
 	}
 	panicked, _ := serve(true)
 	if err, ok := panicked.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {

@@ -90,9 +90,9 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case c == nil:
 		return nil, errors.New("the request was not read")
-	case c.credential.certified != nil && c.upgrade:
+	case c.credential.certificateUser != nil && c.upgrade:
 		return t.own.RoundTrip(r)
-	case c.credential.certified != nil:
+	case c.credential.certificateUser != nil:
 		return t.ownLong.RoundTrip(r)
 	case c.info.Verb == "watch" && !c.upgrade:
 		return t.long.RoundTrip(r)
@@ -100,8 +100,8 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.short.RoundTrip(r)
 }
 
-// newPass returns the reverse proxy for requests that the proxy does not answer itself.
-func (p *Proxy) newPass() *httputil.ReverseProxy {
+// newReverseProxy returns the reverse proxy for requests that the proxy does not answer itself.
+func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:  &p.transports,
 		Rewrite:    p.rewrite,
@@ -117,15 +117,32 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 			var tooLarge *http.MaxBytesError
 			switch {
 			case errors.As(err, &tooLarge):
-				p.refuse(w, r, refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large")))
+				writeError(w, r.Header.Get("Accept"), refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large")), p.metrics)
 			case errors.Is(err, context.DeadlineExceeded):
-				p.refuse(w, r, refuse("timeout", apierrors.NewTimeoutError("the API server has not answered in time", 1)))
+				writeError(w, r.Header.Get("Accept"), refuse("timeout", apierrors.NewTimeoutError("the API server has not answered in time", 1)), p.metrics)
 			default:
 				p.log.Debug("cannot pass a request on", "error", err)
-				p.refuse(w, r, unavailable(errors.New("there is no connection")))
+				writeError(w, r.Header.Get("Accept"), unavailable(errors.New("there is no connection")), p.metrics)
 			}
 		},
 	}
+}
+
+// passThrough passes a request on to the API server. It is the end of the filter chain.
+func (p *Proxy) passThrough(w *recorder, r *http.Request, c *requestCall) error {
+	w.answer = "passed"
+	if c.longRunning() {
+		if !p.watches.take(c.flowKey) {
+			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", c.flowKey, p.watches.max, p.watches.all)
+		}
+		defer p.watches.giveBack(c.flowKey)
+		if c.info.Verb == "watch" {
+			p.metrics.watches.Inc()
+			defer p.metrics.watches.Dec()
+		}
+	}
+	p.reverseProxy.ServeHTTP(w, r)
+	return nil
 }
 
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
@@ -140,7 +157,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	c := callFrom(pr.In.Context())
-	if who := c.credential.certified; who != nil {
+	if who := c.credential.certificateUser; who != nil {
 		stripImpersonation(pr.Out.Header)
 		pr.Out.Header.Set("Impersonate-User", who.GetName())
 		for _, g := range who.GetGroups() {

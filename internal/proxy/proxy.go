@@ -59,65 +59,38 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Limits of requests. defaultInFlight and maxBody are the API server's defaults.
-const (
-	defaultInFlight = 400
-	maxBody         = 3 << 20
-	requestTimeout  = 65 * time.Second // the API server's 60 s come first
-	bodyTimeout     = 60 * time.Second
-	// writeTimeout is the maximum time that a client may take to read a part of an answer.
-	// It frees the memory of answers that a client does not read.
-	writeTimeout = 60 * time.Second
-	// inFlightShare divides MaxInFlight: one user may have a quarter of the requests in
-	// flight.
-	inFlightShare = 4
-)
-
 // AnswerTimeout is the WriteTimeout of an http.Server that serves a [Proxy]: the maximum
 // time from the start of a request to the last byte of its answer. The Proxy cannot set
 // this limit itself. The value leaves time to report that the API server has not answered
 // in time. The Proxy removes the limit for watches, upgrades and logs.
 const AnswerTimeout = requestTimeout + 5*time.Second
 
-const (
-	defaultWatches = 1000
-	defaultLists   = 50
-	// maxAllWatches limits the watches, logs and upgraded connections of all users. At 60
-	// KB each, they take 600 MB of the memory in config/proxy.
-	maxAllWatches = 10_000
-)
-
-// slowness holds the time limits for slow clients: bodyTimeout and writeTimeout, except in
-// tests.
-type slowness struct{ body, write time.Duration }
-
 // Proxy is the http.Handler of all requests. Until Run has filled the caches, the Proxy
 // refuses the reads that need them.
 type Proxy struct {
-	options                  Options
 	host                     *url.URL
 	log                      *slog.Logger
 	metrics                  *metrics
 	transports               transports
-	identities               *identities
-	mayBe                    func(ctx context.Context, token string, who user.Info, as *impersonation) error
-	view                     *authorizationCache
+	reviews                  *reviews
+	mayImpersonate           func(ctx context.Context, token string, who user.Info, as *impersonation) error
+	cache                    *authorizationCache
 	kinds                    namespacedKinds
 	scopes                   scopes
-	across                   *fanout.Server
+	fanout                   *fanout.Server
 	memory                   *budget.Budget
 	rules                    map[schema.GroupResource]Rule
-	pass                     *httputil.ReverseProxy
+	reverseProxy             *httputil.ReverseProxy
 	buffers                  buffers
-	handler                  handler
+	handler                  http.Handler
 	inFlight                 *quota // limits the requests of all users
 	perUser                  *quota // limits the requests of each user
 	watches                  *quota
 	lists                    *quota
-	opening                  *watchGate
+	watchGate                *watchGate
 	audit                    *auditor
 	checks                   []requestCheck
-	slow                     slowness
+	timeouts                 clientTimeouts
 	reauthenticationInterval time.Duration // defaultReauthenticationInterval, except in tests
 	draining                 chan struct{}
 	drainOnce                sync.Once
@@ -140,17 +113,17 @@ func New(o Options) (*Proxy, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	p := &Proxy{
-		options: o, host: host, log: o.Log,
+		host: host, log: o.Log,
 		rules:                    map[schema.GroupResource]Rule{},
 		inFlight:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
 		watches:                  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
 		lists:                    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
 		perUser:                  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
-		opening:                  newGate(maxOpening, maxOpeningEach),
+		watchGate:                newGate(maxOpening, maxOpeningEach),
 		memory:                   budget.New(budget.Default()),
 		audit:                    &auditor{to: o.Audit, log: o.Log},
 		checks:                   requestChecks(o.ClientCertificates),
-		slow:                     slowness{body: bodyTimeout, write: writeTimeout},
+		timeouts:                 clientTimeouts{body: bodyTimeout, write: writeTimeout},
 		reauthenticationInterval: defaultReauthenticationInterval,
 		draining:                 make(chan struct{}),
 	}
@@ -160,30 +133,30 @@ func New(o Options) (*Proxy, error) {
 	if p.transports, err = newTransports(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot reach the API server: %w", err)
 	}
-	if p.view, err = newAuthorizationCache(o.Config, o.Capsule); err != nil {
+	if p.cache, err = newAuthorizationCache(o.Config, o.Capsule); err != nil {
 		return nil, err
 	}
 	if p.kinds, err = newKinds(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
 	}
 	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
-	p.across = &fanout.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
-	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
-	p.mayBe = p.identities.mayBe
-	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
+	p.fanout = &fanout.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
+	p.reviews = newReviews(host, p.transports.short, p.metrics.lookup)
+	p.mayImpersonate = p.reviews.mayImpersonate
+	for _, rule := range append([]Rule{namespaces{p.cache}, tenants{p.cache}}, o.Rules...) {
 		if p.rules[rule.Resource()] != nil {
 			return nil, fmt.Errorf("cannot use two rules for %s", rule.Resource())
 		}
 		p.rules[rule.Resource()] = rule
 	}
-	p.pass = p.newPass()
-	p.handler = p.filters(p.answer)
+	p.reverseProxy = p.newReverseProxy()
+	p.handler = p.filterChain()
 	return p, nil
 }
 
 // Run starts the proxy's caches, which run until the context ends. It returns when they are
 // filled, or with the context's error if the context ends before.
-func (p *Proxy) Run(ctx context.Context) error { return p.view.run(ctx) }
+func (p *Proxy) Run(ctx context.Context) error { return p.cache.run(ctx) }
 
 // Ready returns an error if the proxy is stopping, if it has not filled its caches, or if
 // the API server is not ready. It sends a request to the API server, and returns when the
@@ -194,7 +167,7 @@ func (p *Proxy) Ready(ctx context.Context) error {
 		return errors.New("the proxy is being stopped")
 	default:
 	}
-	if err := p.view.ready(); err != nil {
+	if err := p.cache.ready(); err != nil {
 		return err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.host.JoinPath("/readyz").String(), nil)
@@ -215,13 +188,3 @@ func (p *Proxy) Ready(ctx context.Context) error {
 // Drain ends all watches without an error, so that clients start new ones, and makes
 // [Proxy.Ready] fail. The proxy continues to answer requests.
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
-
-// Visible returns the sorted namespaces in which RBAC lets a user do something with a kind,
-// and a channel that is closed after a change on which the result may depend. It does not
-// count bindings that tenants made for groups of other users. It knows a change a few
-// milliseconds after the API server. For cluster-scoped kinds other than namespaces the
-// result is not defined.
-func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource string) ([]string, <-chan struct{}) {
-	changed := p.view.change.changed()
-	return p.view.visible(who, question{verb: verb, group: group, resource: resource}), changed
-}

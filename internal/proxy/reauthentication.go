@@ -3,9 +3,12 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"sort"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // defaultReauthenticationInterval is the interval, with a jitter of a tenth, at which the
@@ -23,19 +26,19 @@ func (p *Proxy) untilReauthentication() time.Duration {
 // isUnauthorized waits until the proxy stops or the caller's credential is revoked, and
 // returns true: the watch has to end. It returns false if the context ends before.
 func (p *Proxy) isUnauthorized(ctx context.Context, c *requestCall) bool {
-	ask := time.NewTimer(p.untilReauthentication())
-	defer ask.Stop()
+	timer := time.NewTimer(p.untilReauthentication())
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-p.draining:
 			return true
-		case <-ask.C:
+		case <-timer.C:
 			if p.credentialRevoked(ctx, c) {
 				return true
 			}
-			ask.Reset(p.untilReauthentication())
+			timer.Reset(p.untilReauthentication())
 		}
 	}
 }
@@ -44,18 +47,26 @@ func (p *Proxy) isUnauthorized(ctx context.Context, c *requestCall) bool {
 // another user, or no longer gives the right to impersonate. It returns false while the API
 // server does not answer: there are no events then. A client certificate stays valid.
 func (p *Proxy) credentialRevoked(ctx context.Context, c *requestCall) bool {
-	if c.credential.certified != nil {
+	if c.credential.certificateUser != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	who, err := p.identities.who(ctx, c.credential.token)
-	if err == nil && c.as != nil && c.acting != nil {
-		err = p.mayBe(ctx, c.credential.token, who, c.as)
+	who, err := p.reviews.user(ctx, c.credential.token)
+	if err == nil && c.impersonation != nil && c.impersonated != nil {
+		err = p.mayImpersonate(ctx, c.credential.token, who, c.impersonation)
 	}
 	if err != nil {
 		code := asRefusal(err).status.Code
 		return code == http.StatusUnauthorized || code == http.StatusForbidden
 	}
 	return identityText(who) != identityText(c.caller)
+}
+
+// identityText returns a text of a user's name, UID and groups. Users that differ in one of
+// these have different texts.
+func identityText(who user.Info) string {
+	groups := append([]string(nil), who.GetGroups()...)
+	sort.Strings(groups)
+	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
 }

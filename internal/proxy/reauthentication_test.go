@@ -49,14 +49,14 @@ func TestOpenWatchEnds(t *testing.T) {
 			var changed atomic.Bool
 			var asked atomic.Int64 // after the change
 			s.proxy.reauthenticationInterval = 10 * time.Millisecond
-			s.proxy.identities.tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
+			s.proxy.reviews.tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
 				if !changed.Load() {
 					return somebody, true, nil
 				}
 				asked.Add(1)
 				return tc.answer, tc.ok, tc.err
 			})
-			s.proxy.mayBe = func(context.Context, string, user.Info, *impersonation) error {
+			s.proxy.mayImpersonate = func(context.Context, string, user.Info, *impersonation) error {
 				if !changed.Load() {
 					return nil
 				}

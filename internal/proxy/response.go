@@ -28,14 +28,20 @@ type recorder struct {
 	// patience is writeTimeout, except in tests.
 	patience time.Duration
 
+	call    *requestCall // the parsed request
+	metrics *metrics
+
 	control  *http.ResponseController
 	watchdog *time.Timer   // runs during a write
-	barked   chan struct{} // receives a value after the watchdog has ended the answer
+	fired    chan struct{} // receives a value after the watchdog has ended the answer
 	id       string
 }
 
-func newRecorder(w http.ResponseWriter, patience time.Duration) *recorder {
-	return &recorder{ResponseWriter: w, answer: "refused", patience: patience, control: http.NewResponseController(w)}
+func newRecorder(w http.ResponseWriter, patience time.Duration, m *metrics) *recorder {
+	return &recorder{
+		ResponseWriter: w, answer: "refused", patience: patience, call: &requestCall{}, metrics: m,
+		control: http.NewResponseController(w),
+	}
 }
 
 // auditID returns the ID of the request's audit events. It creates the ID at the first
@@ -90,11 +96,11 @@ func (r *recorder) watch() {
 		r.watchdog.Reset(r.patience)
 		return
 	}
-	r.barked = make(chan struct{}, 1)
+	r.fired = make(chan struct{}, 1)
 	r.watchdog = time.AfterFunc(r.patience, func() {
 		// A connection in a test may not support deadlines.
 		_ = r.control.SetWriteDeadline(time.Unix(1, 0))
-		r.barked <- struct{}{}
+		r.fired <- struct{}{}
 	})
 }
 
@@ -102,7 +108,7 @@ func (r *recorder) watch() {
 // ended, because the answer must not be used after its request.
 func (r *recorder) unwatch() {
 	if !r.watchdog.Stop() {
-		<-r.barked
+		<-r.fired
 	}
 }
 
@@ -187,7 +193,7 @@ func writeObject(w http.ResponseWriter, accept string, code int, version schema.
 	h.Set("Cache-Control", "no-cache, private")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) //nolint:gosec // JSON or protobuf, which no browser takes for HTML
 }
 
 // mediaType returns protobuf if the client accepts protobuf and not JSON, and JSON
@@ -206,8 +212,9 @@ func mediaType(accept string) string {
 	return runtime.ContentTypeJSON
 }
 
-// refuse answers a request with the Status of an error.
-func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// writeError answers a request with the Status of an error, unless a part of another answer has
+// been sent.
+func writeError(w http.ResponseWriter, accept string, err error, m *metrics) {
 	refused := asRefusal(err)
 	if recorded, ok := w.(*recorder); ok {
 		if recorded.code != 0 {
@@ -216,6 +223,6 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		recorded.answer, recorded.reason = "refused", refused.label
 		w.Header().Set(auditHeader, recorded.auditID())
 	}
-	p.metrics.refusals.WithLabelValues(refused.label).Inc()
-	writeStatus(w, r.Header.Get("Accept"), refused.status)
+	m.refusals.WithLabelValues(refused.label).Inc()
+	writeStatus(w, accept, refused.status)
 }

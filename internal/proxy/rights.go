@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// question is a verb and a resource for which RBAC is evaluated.
-type question struct {
+// attributes are a verb and a resource for which RBAC is evaluated.
+type attributes struct {
 	verb, group, resource, subresource, name string
 }
 
@@ -72,13 +73,13 @@ func subjectKeys(subjects []rbacv1.Subject, namespace string) []string {
 
 // everywhere reports whether a user has a right in the whole cluster, by RBAC or as a member
 // of system:masters.
-func everywhere(g grants, who user.Info, q question) bool {
+func everywhere(g grants, who user.Info, a attributes) bool {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true
 	}
 	for _, key := range keysOf(who) {
 		for _, b := range g.clusterBindings(key) {
-			if q.allowedBy(g.rules("", b.RoleRef)) {
+			if a.allowedBy(g.rules("", b.RoleRef)) {
 				return true
 			}
 		}
@@ -89,13 +90,13 @@ func everywhere(g grants, who user.Info, q question) bool {
 // within reports whether a user has a right in a namespace, by a right in the namespace or in
 // the whole cluster. It returns the result of the API server's RBAC: see
 // k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac.
-func within(g grants, who user.Info, q question, namespace string) bool {
-	if everywhere(g, who, q) {
+func within(g grants, who user.Info, a attributes, namespace string) bool {
+	if everywhere(g, who, a) {
 		return true
 	}
 	for _, key := range keysOf(who) {
 		for _, b := range g.bindings(key, namespace) {
-			if q.allowedBy(g.rules(namespace, b.RoleRef)) {
+			if a.allowedBy(g.rules(namespace, b.RoleRef)) {
 				return true
 			}
 		}
@@ -103,11 +104,11 @@ func within(g grants, who user.Info, q question, namespace string) bool {
 	return false
 }
 
-// allowedBy reports whether one of the rules allows the question.
-func (q question) allowedBy(rules []rbacv1.PolicyRule) bool {
+// allowedBy reports whether one of the rules allows the attributes.
+func (a attributes) allowedBy(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
-		return has(r.Verbs, q.verb) && has(r.APIGroups, q.group) && q.isResource(r.Resources) &&
-			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, q.name))
+		return has(r.Verbs, a.verb) && has(r.APIGroups, a.group) && a.isResource(r.Resources) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.name))
 	})
 }
 
@@ -116,12 +117,12 @@ func has(list []string, value string) bool {
 	return slices.Contains(list, rbacv1.VerbAll) || slices.Contains(list, value)
 }
 
-func (q question) isResource(list []string) bool {
-	whole := q.resource
-	if q.subresource != "" {
-		whole += "/" + q.subresource
+func (a attributes) isResource(list []string) bool {
+	whole := a.resource
+	if a.subresource != "" {
+		whole += "/" + a.subresource
 	}
-	return has(list, whole) || (q.subresource != "" && slices.Contains(list, "*/"+q.subresource))
+	return has(list, whole) || (a.subresource != "" && slices.Contains(list, "*/"+a.subresource))
 }
 
 // fluxNamespaceLabels are the labels in which Flux stores the namespace of the
@@ -214,4 +215,61 @@ func onlyLabels(meta *metav1.ObjectMeta, from map[string]string, kept []string) 
 			metav1.SetMetaDataLabel(meta, label, value)
 		}
 	}
+}
+
+// visible returns the sorted namespaces in which a user has a right.
+func (v *authorizationCache) visible(who user.Info, a attributes) []string {
+	if everywhere(v, who, a) {
+		return slices.Sorted(slices.Values(v.namespaces.GetIndexer().ListKeys()))
+	}
+	names := v.granted(who, a)
+	maps.DeleteFunc(names, func(name string, _ bool) bool {
+		_, exists := v.namespace(name)
+		return !exists
+	})
+	return slices.Sorted(maps.Keys(names))
+}
+
+// granted returns the namespaces in which effective bindings give a right to a user without
+// a cluster-wide right. The namespaces may not exist.
+func (v *authorizationCache) granted(who user.Info, a attributes) map[string]bool {
+	ofNamespace := a.group == "" && a.resource == "namespaces"
+	names := map[string]bool{}
+	rights := v.effectiveBindingsOf(who)
+	add := func(namespace string) {
+		if ofNamespace {
+			// The API server authorizes a request for a namespace in the namespace itself.
+			a.name = namespace
+		}
+		if namespace != "" && !names[namespace] && within(rights, who, a, namespace) {
+			names[namespace] = true
+		}
+	}
+	for _, key := range keysOf(who) {
+		for _, b := range rights.bindings(key, "") {
+			add(b.Namespace)
+		}
+		if !ofNamespace {
+			continue
+		}
+		for _, b := range v.clusterBindings(key) {
+			for _, r := range v.rules("", b.RoleRef) {
+				for _, name := range r.ResourceNames {
+					add(name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// owned returns the sorted names of the Tenants that a user owns.
+func (v *authorizationCache) owned(who user.Info) []string {
+	names := map[string]bool{}
+	for _, key := range keysOf(who) {
+		for _, t := range indexed[*v1alpha1.Tenant](v.tenants, bySubject, key) {
+			names[t.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }

@@ -117,11 +117,11 @@ func TestRightsAreTheAPIServers(t *testing.T) {
 	last := objects[len(objects)-1]
 	testwait.For(t, "the proxy to hear of the rights", patience, func() (bool, string) {
 		b := &rbacv1.RoleBinding{ObjectMeta: objectMeta(last.GetNamespace(), last.GetName())}
-		_, ok := get[*rbacv1.RoleBinding](s.proxy.view.bound, b.Namespace+"/"+b.Name)
+		_, ok := get[*rbacv1.RoleBinding](s.proxy.cache.bound, b.Namespace+"/"+b.Name)
 		return ok, "the last binding is missing"
 	})
 	allowed := 0
-	ask := func(who *user.DefaultInfo, q question, ns string) (bool, bool) {
+	ask := func(who *user.DefaultInfo, q attributes, ns string) (bool, bool) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: who.Name, Groups: who.Groups,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: q.verb, Group: q.group, Version: "v1", Resource: q.resource, Subresource: q.subresource, Name: q.name},
@@ -130,13 +130,13 @@ func TestRightsAreTheAPIServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ns == "" {
-			return everywhere(s.proxy.view, who, q), review.Status.Allowed
+			return everywhere(s.proxy.cache, who, q), review.Status.Allowed
 		}
-		return within(s.proxy.view, who, q, ns), review.Status.Allowed
+		return within(s.proxy.cache, who, q, ns), review.Status.Allowed
 	}
 	for range 600 {
 		who := diceUsers[d.IntN(len(diceUsers))]
-		q := question{verb: d.of("get", "list", "watch"), group: d.of("", "apps"), resource: d.of("pods", "namespaces", "deployments"), subresource: d.of("", "", "log"), name: d.of("", "x", "dice-a", "dice-b")}
+		q := attributes{verb: d.of("get", "list", "watch"), group: d.of("", "apps"), resource: d.of("pods", "namespaces", "deployments"), subresource: d.of("", "", "log"), name: d.of("", "x", "dice-a", "dice-b")}
 		ns := d.of("", "dice-a", "dice-b", "dice-c")
 		// The API server also learns of rights by a watch.
 		testwait.For(t, fmt.Sprintf("the same answer about %v %+v in %q", who, q, ns), patience, func() (bool, string) {
@@ -193,7 +193,7 @@ func FuzzRights(f *testing.F) {
 			roles: map[string][]rbacv1.PolicyRule{"Role r": {{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"x"}}}},
 		}
 		who := &user.DefaultInfo{Name: name, Groups: []string{"team"}}
-		q := question{verb: verb, resource: resource, name: "x"}
+		q := attributes{verb: verb, resource: resource, name: "x"}
 		named := kind == "User" && subject == name || kind == "Group" && subject == "team" ||
 			kind == "ServiceAccount" && (namespace != "" && name == "system:serviceaccount:"+namespace+":"+subject || namespace == "" && name == "system:serviceaccount:ns:"+subject)
 		want := named && verb == "get" && resource == "pods"

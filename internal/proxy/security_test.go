@@ -346,16 +346,16 @@ func TestTokenEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := newIdentities(&url.URL{Scheme: "https", Host: "server"}, roundTripper(func(*http.Request) (*http.Response, error) {
+		i := newReviews(&url.URL{Scheme: "https", Host: "server"}, roundTripper(func(*http.Request) (*http.Response, error) {
 			asked++
 			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(bytes.NewReader(answer))}, nil
 		}), func(bool) {})
 		i.now = func() time.Time { return now }
-		if _, err := i.who(t.Context(), tc.token); err != nil {
+		if _, err := i.user(t.Context(), tc.token); err != nil {
 			t.Errorf("%s: got %v at first", tc.reason, err)
 		}
 		now = time.Unix(2000, 0)
-		_, err = i.who(t.Context(), tc.token)
+		_, err = i.user(t.Context(), tc.token)
 		if (err != nil) != tc.want || asked != 1 {
 			t.Errorf("%s: got %v after %d questions", tc.reason, err, asked)
 		}

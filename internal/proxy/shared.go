@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/tools/cache"
 )
 
 // neverShared are kinds that a Tenant cannot share, because the proxy reads them for itself
@@ -58,24 +57,6 @@ func resourcesOf(o any) []v1alpha1.ClusterResource {
 		return capsule.ProxySetting(o.Spec).Resources
 	}
 	return nil
-}
-
-// isShared reports whether objects of a kind are shared with any user.
-func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
-	for _, informer := range v.sharing() {
-		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// sharing returns the informers of the kinds that share objects.
-func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
-	if v.globals == nil {
-		return []cache.SharedIndexInformer{v.tenants}
-	}
-	return []cache.SharedIndexInformer{v.tenants, v.globals, v.settings}
 }
 
 // share holds the objects of a kind that a user may read.

@@ -42,8 +42,8 @@ func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.view.begun.Store(true) // the cache has no objects
-	p.identities.tokens = tokencache.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	p.cache.begun.Store(true) // the cache has no objects
+	p.reviews.tokens = tokencache.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
 	}), false, tokenTTL, invalidTTL)
 	s := &setup{proxy: p, server: serve(p)}
@@ -73,7 +73,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		}
 	}, Options{})
-	s.proxy.slow.write = 200 * time.Millisecond
+	s.proxy.timeouts.write = 200 * time.Millisecond
 	for _, tc := range []struct {
 		reason, path string
 		http2        bool
@@ -129,7 +129,7 @@ func TestQuietAnswers(t *testing.T) {
 					<-speak
 				}
 			}, Options{})
-			s.proxy.slow.write = quiet
+			s.proxy.timeouts.write = quiet
 			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
 			t.Cleanup(transport.CloseIdleConnections)
 			response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
@@ -193,7 +193,7 @@ func TestSlowBody(t *testing.T) {
 	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // without a time limit
 	}, Options{})
-	s.proxy.slow.body = 200 * time.Millisecond
+	s.proxy.timeouts.body = 200 * time.Millisecond
 	for _, path := range []string{"/api/v1/namespaces/a/pods", accessReviewPath} {
 		conn := s.dial(t)
 		t.Cleanup(func() { conn.Close() })
@@ -252,7 +252,7 @@ func TestShareOfAccounts(t *testing.T) {
 	} {
 		ns := &corev1.Namespace{ObjectMeta: objectMeta("", name)}
 		ns.Labels = set
-		put(t, s.proxy.view.namespaces, ns)
+		put(t, s.proxy.cache.namespaces, ns)
 	}
 	for _, tc := range []struct {
 		reason, first, second string
@@ -267,7 +267,7 @@ func TestShareOfAccounts(t *testing.T) {
 		{"two people", "ann", "ben", false},
 		{"a person called like a tenant's account, but for a part", "system:serviceaccount:a-1", "system:serviceaccount:a-1:x", false},
 	} {
-		first := s.proxy.view.flowKeyOf(&user.DefaultInfo{Name: tc.first})
+		first := s.proxy.cache.flowKeyOf(&user.DefaultInfo{Name: tc.first})
 		for path, q := range map[string]*quota{
 			"/api/v1/namespaces/a-1/pods": s.proxy.perUser, "/api/v1/namespaces/a-1/pods?watch=true": s.proxy.watches,
 			"/api/v1/namespaces": s.proxy.lists, "/api/v1/namespaces?watch=true": s.proxy.watches,
@@ -324,7 +324,7 @@ func TestOpeningWatches(t *testing.T) {
 		all.Go(func() { open("greedy") })
 	}
 	testwait.For(t, "the watches to come to the gate", patience, func() (bool, string) {
-		before := s.proxy.opening.before("greedy")
+		before := s.proxy.watchGate.before("greedy")
 		return before == watches && under.Load() == maxOpeningEach, fmt.Sprint(before, " before it, ", under.Load(), " under way")
 	})
 	open("modest")
@@ -333,7 +333,7 @@ func TestOpeningWatches(t *testing.T) {
 	if got := most.Load(); got != maxOpeningEach+1 {
 		t.Errorf("%d were on the way at a time", got)
 	}
-	if len(s.proxy.opening.users) != 0 || len(s.proxy.opening.all) != 0 {
+	if len(s.proxy.watchGate.users) != 0 || len(s.proxy.watchGate.all) != 0 {
 		t.Error("the gate remembers who has gone")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -36,11 +37,11 @@ type visibleNamespaces struct {
 
 // visibleNamespacesOf returns the set of namespaces that a user may see now.
 func (v *authorizationCache) visibleNamespacesOf(who user.Info) *visibleNamespaces {
-	q := question{verb: "get", resource: "namespaces"}
-	if everywhere(v, who, q) {
+	a := attributes{verb: "get", resource: "namespaces"}
+	if everywhere(v, who, a) {
 		return &visibleNamespaces{owned: v.owned(who), all: true}
 	}
-	return &visibleNamespaces{owned: v.owned(who), names: v.granted(who, q)}
+	return &visibleNamespaces{owned: v.owned(who), names: v.granted(who, a)}
 }
 
 // sees reports whether a namespace with this name and these labels is visible.
@@ -71,8 +72,8 @@ func (v *authorizationCache) seesMore(r *visibleNamespaces) bool {
 	return false
 }
 
-// parts returns selectors that together select all visible namespaces, and maybe others.
-func (r *visibleNamespaces) parts() []labels.Selector {
+// selectors returns selectors that together select all visible namespaces, and maybe others.
+func (r *visibleNamespaces) selectors() []labels.Selector {
 	if r.all {
 		// No selector selects objects that have one of several labels.
 		return []labels.Selector{labels.Everything()}
@@ -91,14 +92,14 @@ func ofTenant(set map[string]string) bool {
 }
 
 const (
-	// reachPage is the page size of the lists that find the visible namespaces.
-	reachPage = 500
+	// namespacePage is the page size of the lists that find the visible namespaces.
+	namespacePage = 500
 	// metadataList is the media type of a list that has the smallest answer.
 	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// member is a version of a namespace.
-type member struct {
+// namespaceVersion is a version of a namespace.
+type namespaceVersion struct {
 	name, version string
 	labels        map[string]string
 	// object is the namespace as in an event of a watch: the object itself, or a Table of
@@ -106,23 +107,23 @@ type member struct {
 	object json.RawMessage
 }
 
-// reader reads namespaces with the proxy's credentials, for one request of a user.
-type reader struct {
+// namespaceReader reads namespaces with the proxy's credentials, for one request of a user.
+type namespaceReader struct {
 	proxy   *Proxy
 	request *http.Request
 	call    *requestCall
 	who     user.Info
 }
 
-// at reads the visible namespaces in a media type, at the resource version that the query
+// readAt reads the visible namespaces in a media type, at the resource version that the query
 // asks for, and returns them with that version. It reads all parts at the same version and
 // keeps the selectors of the query.
-func (r reader) at(ctx context.Context, query url.Values, accept string, see *visibleNamespaces) (map[string]member, string, error) {
+func (r namespaceReader) readAt(ctx context.Context, query url.Values, accept string, visible *visibleNamespaces) (map[string]namespaceVersion, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	seen, version := map[string]member{}, ""
-	for _, part := range see.parts() {
-		one := url.Values{"limit": {strconv.Itoa(reachPage)}}
+	seen, version := map[string]namespaceVersion{}, ""
+	for _, part := range visible.selectors() {
+		one := url.Values{"limit": {strconv.Itoa(namespacePage)}}
 		for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch", "includeObject"} {
 			if len(query[name]) > 0 {
 				one[name] = slices.Clone(query[name])
@@ -140,15 +141,15 @@ func (r reader) at(ctx context.Context, query url.Values, accept string, see *vi
 				return nil, "", err
 			}
 			version = page.Metadata.ResourceVersion
-			members, err := page.members()
+			namespaces, err := page.namespaces()
 			if err != nil {
 				return nil, "", err
 			}
-			for _, m := range members {
-				if !see.sees(m.name, m.labels) {
+			for _, m := range namespaces {
+				if !visible.sees(m.name, m.labels) {
 					continue
 				}
-				if err := r.call.room.Take(int64(len(m.object))); err != nil {
+				if err := r.call.memory.Take(int64(len(m.object))); err != nil {
 					return nil, "", err
 				}
 				seen[m.name] = m
@@ -169,19 +170,19 @@ func exactly(query url.Values, version string) {
 }
 
 // page reads one page of a list. Any other answer of the API server is an error.
-func (r reader) page(ctx context.Context, query url.Values, accept string) (*page, error) {
+func (r namespaceReader) page(ctx context.Context, query url.Values, accept string) (*page, error) {
 	out, err := r.proxy.ownRequest(ctx, r.request, r.call, r.who, query)
 	if err != nil {
 		return nil, err
 	}
 	out.Header.Set("Accept", accept)
 	out.Header.Del("Accept-Encoding")
-	answer, err := r.proxy.readAll(out, r.call.room)
+	answer, err := r.proxy.readAll(out, r.call.memory)
 	if err != nil {
 		return nil, err
 	}
 	// The objects that are kept are copies, so the text itself is released.
-	defer func() { _ = r.call.room.Take(-int64(len(answer.body))) }()
+	defer func() { _ = r.call.memory.Take(-int64(len(answer.body))) }()
 	if answer.status != http.StatusOK {
 		status := &apierrors.StatusError{}
 		if err := json.Unmarshal(answer.body, &status.ErrStatus); err != nil || status.ErrStatus.Code == 0 {
@@ -205,15 +206,15 @@ type page struct {
 	Rows       []json.RawMessage
 }
 
-// members returns the objects of a page, in the form in which an event would hold them.
-func (p *page) members() ([]member, error) {
-	var all []member
+// namespaces returns the objects of a page, in the form in which an event would hold them.
+func (p *page) namespaces() ([]namespaceVersion, error) {
+	var all []namespaceVersion
 	add := func(object any) error {
 		raw, err := json.Marshal(object)
 		if err != nil {
 			return err
 		}
-		m, err := readMember(raw)
+		m, err := readNamespaceVersion(raw)
 		if err == nil && m.name == "" {
 			err = errNameless
 		}
@@ -254,8 +255,8 @@ func listed(kind string) string {
 
 var errNameless = errors.New("cannot see which namespace the API server speaks of")
 
-// readMember reads the object of an event. The name is "" in a bookmark.
-func readMember(raw json.RawMessage) (member, error) {
+// readNamespaceVersion reads the object of an event. The name is "" in a bookmark.
+func readNamespaceVersion(raw json.RawMessage) (namespaceVersion, error) {
 	type meta struct {
 		Metadata struct {
 			Name            string
@@ -268,22 +269,22 @@ func readMember(raw json.RawMessage) (member, error) {
 		Rows []struct{ Object meta }
 	}
 	if err := json.Unmarshal(raw, &object); err != nil {
-		return member{}, fmt.Errorf("cannot read a namespace: %w", err)
+		return namespaceVersion{}, fmt.Errorf("cannot read a namespace: %w", err)
 	}
 	if len(object.Rows) > 1 {
-		return member{}, errNameless
+		return namespaceVersion{}, errNameless
 	}
 	found := object.meta
 	if len(object.Rows) == 1 {
 		found = object.Rows[0].Object
 	}
-	return member{found.Metadata.Name, found.Metadata.ResourceVersion, found.Metadata.Labels, raw}, nil
+	return namespaceVersion{found.Metadata.Name, found.Metadata.ResourceVersion, found.Metadata.Labels, raw}, nil
 }
 
-// list changes a query so that it selects the visible namespaces by name, at the resource
+// selectByName changes a query so that it selects the visible namespaces by name, at the resource
 // version at which they were found. So the list is complete at its version, and a watch can
 // continue from it.
-func (r reader) list(ctx context.Context, query url.Values, see *visibleNamespaces) error {
+func (r namespaceReader) selectByName(ctx context.Context, query url.Values, visible *visibleNamespaces) error {
 	asked := url.Values{}
 	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"} {
 		if len(query[name]) > 0 {
@@ -299,7 +300,7 @@ func (r reader) list(ctx context.Context, query url.Values, see *visibleNamespac
 		}
 		exactly(asked, version)
 	}
-	seen, version, err := r.at(ctx, asked, metadataList, see)
+	seen, version, err := r.readAt(ctx, asked, metadataList, visible)
 	if err != nil {
 		return err
 	}
@@ -328,4 +329,19 @@ func versionOf(token string) (string, error) {
 		return "", refuse("expired", apierrors.NewResourceExpired("the parameter continue is too old: list again from the beginning"))
 	}
 	return strconv.FormatInt(content.Resource, 10), nil
+}
+
+// namespaces selects the namespaces of the tenants that a user owns, and the tenants'
+// namespaces that RBAC lets the user get.
+type namespaces struct{ *authorizationCache }
+
+func (namespaces) Resource() schema.GroupResource { return corev1.Resource("namespaces") }
+
+func (n namespaces) Select(who user.Info) Selection {
+	r := n.visibleNamespacesOf(who)
+	if n.seesMore(r) {
+		return Selection{namespaces: r}
+	}
+	// The API server knows a new namespace before the cache does.
+	return Selection{Labels: oneOf(v1alpha1.LabelTenant, r.owned)}
 }

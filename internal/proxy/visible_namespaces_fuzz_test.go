@@ -40,9 +40,9 @@ func (n fuzzNamespace) object(name string, table bool, columns any) json.RawMess
 	return raw
 }
 
-// reachWorld is an API server with namespaces. The cache of the proxy and the watch of a
+// namespaceWorld is an API server with namespaces. The cache of the proxy and the watch of a
 // client receive its events with different delays.
-type reachWorld struct {
+type namespaceWorld struct {
 	t      *testing.T
 	d      dice
 	table  bool
@@ -53,7 +53,7 @@ type reachWorld struct {
 	rights        *visibleNamespaces
 	// changed is the version after which the rights changed last.
 	changed int
-	open    *filter
+	open    *namespaceFilter
 	// fresh is true until the first event of the watch, and headed once the client has
 	// received a first event.
 	fresh, headed bool
@@ -72,20 +72,20 @@ type reachEvent struct {
 }
 
 // then returns the namespaces at a version.
-func (w *reachWorld) then(version int) map[string]fuzzNamespace {
+func (w *namespaceWorld) then(version int) map[string]fuzzNamespace {
 	if version == 0 {
 		return map[string]fuzzNamespace{}
 	}
 	return w.events[version-1].after
 }
 
-func (w *reachWorld) may(name string, ns fuzzNamespace) bool {
+func (w *namespaceWorld) may(name string, ns fuzzNamespace) bool {
 	r := w.rights
 	return slices.Contains(r.owned, ns.tenant) || ns.tenant != "" && (r.all || r.names[name])
 }
 
 // visible returns the versions of the namespaces that are visible at a version.
-func (w *reachWorld) visible(version int) map[string]string {
+func (w *namespaceWorld) visible(version int) map[string]string {
 	seen := map[string]string{}
 	for name, ns := range w.then(version) {
 		if w.may(name, ns) {
@@ -95,7 +95,7 @@ func (w *reachWorld) visible(version int) map[string]string {
 	return seen
 }
 
-func (w *reachWorld) change() {
+func (w *namespaceWorld) change() {
 	there := maps.Clone(w.then(len(w.events)))
 	name := w.d.of("n1", "n2", "n3", "n4")
 	before, was := there[name]
@@ -112,7 +112,7 @@ func (w *reachWorld) change() {
 	w.events = append(w.events, e)
 }
 
-func (w *reachWorld) newRights() *visibleNamespaces {
+func (w *namespaceWorld) newRights() *visibleNamespaces {
 	r := &visibleNamespaces{owned: []string{"a"}, names: map[string]bool{}, all: w.d.IntN(20) == 0}
 	if w.d.IntN(9) == 0 {
 		r.owned = w.d.some("a", "b")
@@ -124,29 +124,29 @@ func (w *reachWorld) newRights() *visibleNamespaces {
 }
 
 // list lists the namespaces, as a client does at first and after an expired error.
-func (w *reachWorld) list() {
+func (w *namespaceWorld) list() {
 	w.at = len(w.events)
 	w.client = w.visible(w.at)
 	w.begin()
 }
 
 // begin opens a watch from the client's version.
-func (w *reachWorld) begin() {
+func (w *namespaceWorld) begin() {
 	w.passed, w.fresh, w.headed = w.at, true, false
-	w.open = &filter{see: w.rights, room: budget.New(budget.Default()).OpenExact("x"), shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+	w.open = &namespaceFilter{visible: w.rights, memory: budget.New(budget.Default()).OpenExact("x"), shown: map[string]namespaceVersion{}, pending: map[string]bool{}, known: func(name string) (map[string]string, bool) {
 		ns, ok := w.then(w.heard)[name]
 		return ns.labels(), ok
 	}}
 	for name, ns := range w.then(w.at) {
 		if w.may(name, ns) {
-			w.open.shown[name] = member{name: name, version: ns.version, labels: ns.labels(), object: ns.object(name, w.table, nil)}
+			w.open.shown[name] = namespaceVersion{name: name, version: ns.version, labels: ns.labels(), object: ns.object(name, w.table, nil)}
 		}
 	}
 }
 
-// keep replaces the rights of the open watch, as after a change of the cache.
-func (w *reachWorld) keep(rights *visibleNamespaces) {
-	kept := w.open.keep(rights)
+// update replaces the rights of the open watch, as after a change of the cache.
+func (w *namespaceWorld) keep(rights *visibleNamespaces) {
+	kept := w.open.update(rights)
 	w.rights = rights
 	if !kept {
 		w.list()
@@ -154,7 +154,7 @@ func (w *reachWorld) keep(rights *visibleNamespaces) {
 }
 
 // pass gives the watch one more event, and checks the event that the client gets.
-func (w *reachWorld) pass() {
+func (w *namespaceWorld) pass() {
 	e := w.events[w.passed]
 	w.passed++
 	var columns any
@@ -172,7 +172,7 @@ func (w *reachWorld) pass() {
 	if !w.may(e.name, e.of) && strings.Contains(string(out.Object), e.of.text) {
 		w.t.Fatalf("what may not be seen is sent: %s of %+v", out.Object, w.rights)
 	}
-	m, err := readMember(out.Object)
+	m, err := readNamespaceVersion(out.Object)
 	if err != nil || m.name != e.name || m.version != e.of.version {
 		w.t.Fatalf("%s %s at %s is sent as %s: %v", e.kind, e.name, e.of.version, out.Object, err)
 	}
@@ -200,7 +200,7 @@ func FuzzReach(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := dice{rand.New(rand.NewPCG(seed, 11))}
-		w := &reachWorld{t: t, d: d, table: d.IntN(2) == 0, changed: -1}
+		w := &namespaceWorld{t: t, d: d, table: d.IntN(2) == 0, changed: -1}
 		w.rights = w.newRights()
 		for range d.IntN(6) {
 			w.change()

@@ -12,35 +12,34 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"github.com/tenure-dev/tenure/internal/proxy/fanout"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
-// filter filters a watch of all namespaces by the visible set of a user. It sends the events
+// namespaceFilter filters a watch of all namespaces by the visible set of a user. It sends the events
 // that the API server sends for a selector: ADDED for a namespace that becomes visible, and
 // DELETED with the last visible object for a namespace that becomes invisible, both at the
 // resource version of the change. So a client can continue from any event and misses no
 // change.
-type filter struct {
+type namespaceFilter struct {
 	// accept holds the media types for the API server's answer: JSON types that the client
 	// accepts.
 	accept string
 	// known returns the labels of a namespace in the cache.
 	known func(name string) (labels map[string]string, ok bool)
 
-	mu  sync.Mutex
-	see *visibleNamespaces
+	mu      sync.Mutex
+	visible *visibleNamespaces
 	// shown holds the namespaces that the client knows, in the version that it received
 	// last.
-	shown map[string]member
-	// unsettled holds the namespaces that RBAC has begun to name and for which no event has
+	shown map[string]namespaceVersion
+	// pending holds the namespaces that RBAC has begun to name and for which no event has
 	// arrived since. They were not shown before, because they belonged to no tenant.
-	unsettled map[string]bool
-	// room is the Reservation for the bytes of shown.
-	room *budget.Reservation
+	pending map[string]bool
+	// memory is the Reservation for the bytes of shown.
+	memory *budget.Reservation
 	// columns are the columns of the table, which only the first event has. headed
 	// reports that the client has received them.
 	columns json.RawMessage
@@ -50,8 +49,8 @@ type filter struct {
 // watch returns the filter of a watch, and changes the query so that it selects all
 // namespaces, with the client's own selectors. It assumes that a client that continues from
 // a version has the namespaces that were visible then.
-func (r reader) watch(ctx context.Context, query url.Values, see *visibleNamespaces, goesOn bool) (*filter, error) {
-	// This only checks the query. The selection applies to the namespaces that at reads.
+func (r namespaceReader) watch(ctx context.Context, query url.Values, visible *visibleNamespaces, continues bool) (*namespaceFilter, error) {
+	// This only checks the query. The selection applies to the namespaces that readAt reads.
 	if err := narrow(maps.Clone(query), Selection{Labels: emptySelector}); err != nil {
 		return nil, err
 	}
@@ -66,19 +65,19 @@ func (r reader) watch(ctx context.Context, query url.Values, see *visibleNamespa
 	if query.Get("includeObject") == "None" {
 		query.Set("includeObject", "Metadata") // the filter needs the labels
 	}
-	f := &filter{accept: accept, see: see, room: r.call.room, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
-		ns, ok := r.proxy.view.namespace(name)
+	f := &namespaceFilter{accept: accept, visible: visible, memory: r.call.memory, shown: map[string]namespaceVersion{}, pending: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+		ns, ok := r.proxy.cache.namespace(name)
 		if !ok {
 			return nil, false
 		}
 		return ns.Labels, true
 	}}
-	if !goesOn {
+	if !continues {
 		return f, nil
 	}
 	then := maps.Clone(query)
 	exactly(then, query.Get("resourceVersion"))
-	f.shown, _, err = r.at(ctx, then, listAccept(accept), see)
+	f.shown, _, err = r.readAt(ctx, then, listAccept(accept), visible)
 	return f, err
 }
 
@@ -90,7 +89,7 @@ func listAccept(accept string) string {
 
 // copyTo sends the visible events to the client until either side ends the watch or an event
 // cannot be parsed.
-func (f *filter) copyTo(s *stream, body io.Reader) error {
+func (f *namespaceFilter) copyTo(s *stream, body io.Reader) error {
 	events := fanout.NewDecoder(body)
 	for {
 		next, err := events.Next()
@@ -115,11 +114,11 @@ func (f *filter) copyTo(s *stream, body io.Reader) error {
 }
 
 // pass returns the event that the client gets for an event of the API server, or nil.
-func (f *filter) pass(in fanout.Frame) (*fanout.Frame, error) {
+func (f *namespaceFilter) pass(in fanout.Frame) (*fanout.Frame, error) {
 	if in.Type == watch.Error {
 		return &in, nil
 	}
-	m, err := readMember(in.Object)
+	m, err := readNamespaceVersion(in.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +140,11 @@ func (f *filter) pass(in fanout.Frame) (*fanout.Frame, error) {
 	if m.name == "" {
 		return nil, errNameless
 	}
-	delete(f.unsettled, m.name)
+	delete(f.pending, m.name)
 	before, was := f.shown[m.name]
-	may := f.see.sees(m.name, m.labels)
+	may := f.visible.sees(m.name, m.labels)
 	if may && in.Type != watch.Deleted {
-		if err := f.room.Take(int64(len(m.object) - len(before.object))); err != nil {
+		if err := f.memory.Take(int64(len(m.object) - len(before.object))); err != nil {
 			return nil, err
 		}
 		f.shown[m.name] = m
@@ -159,7 +158,7 @@ func (f *filter) pass(in fanout.Frame) (*fanout.Frame, error) {
 		return nil, nil
 	}
 	delete(f.shown, m.name)
-	if err := f.room.Take(-int64(len(before.object))); err != nil {
+	if err := f.memory.Take(-int64(len(before.object))); err != nil {
 		return nil, err
 	}
 	in.Type = watch.Deleted
@@ -173,7 +172,7 @@ func (f *filter) pass(in fanout.Frame) (*fanout.Frame, error) {
 }
 
 // noteColumns keeps the columns of a table.
-func (f *filter) noteColumns(object json.RawMessage) error {
+func (f *namespaceFilter) noteColumns(object json.RawMessage) error {
 	if f.headed || f.columns != nil {
 		return nil
 	}
@@ -188,7 +187,7 @@ func (f *filter) noteColumns(object json.RawMessage) error {
 }
 
 // withColumns adds the columns to the first Table that the client receives.
-func (f *filter) withColumns(out fanout.Frame) (*fanout.Frame, error) {
+func (f *namespaceFilter) withColumns(out fanout.Frame) (*fanout.Frame, error) {
 	if f.headed || f.columns == nil {
 		return &out, nil
 	}
@@ -203,26 +202,26 @@ func (f *filter) withColumns(out fanout.Frame) (*fanout.Frame, error) {
 	return &out, err
 }
 
-// keep replaces the visible set. It returns false if a namespace became visible or invisible
+// update replaces the visible set. It returns false if a namespace became visible or invisible
 // by a change of rights alone: no event of the API server tells the client then.
-func (f *filter) keep(now *visibleNamespaces) bool {
+func (f *namespaceFilter) update(now *visibleNamespaces) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.all != f.see.all || !slices.Equal(now.owned, f.see.owned) {
+	if now.all != f.visible.all || !slices.Equal(now.owned, f.visible.owned) {
 		return false
 	}
 	for name := range now.names {
-		if _, shown := f.shown[name]; !shown && !f.see.names[name] {
-			f.unsettled[name] = true
+		if _, shown := f.shown[name]; !shown && !f.visible.names[name] {
+			f.pending[name] = true
 		}
 	}
-	for name := range f.see.names {
+	for name := range f.visible.names {
 		if m, shown := f.shown[name]; !now.names[name] && shown && !now.owns(m.labels) {
 			return false
 		}
 	}
-	f.see = now
-	for name := range f.unsettled {
+	f.visible = now
+	for name := range f.pending {
 		if set, ok := f.known(name); ok && now.names[name] && now.foreign(set) {
 			return false
 		}

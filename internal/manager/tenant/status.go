@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,7 +21,7 @@ import (
 // Types of conditions.
 const (
 	// ConditionReady is True if the conditions Provisioned, Synced and Replicated are, as
-	// far as the Tenant needs them: see ready.go.
+	// far as the Tenant needs them: see [ready].
 	ConditionReady = "Ready"
 	// ConditionProvisioned is True if the tenant has its namespaces, roles and quotas.
 	ConditionProvisioned = "Provisioned"
@@ -227,70 +225,34 @@ func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatu
 	apimeta.SetStatusCondition(&status.Conditions, c)
 }
 
-// Reports holds the latest result for each namespace of a Tenant. The zero value is ready to
-// use. Reports is safe for concurrent use.
-type Reports struct {
-	// Changed, if set, is called with the name of a Tenant with a new report.
-	Changed func(tenant string)
+// conditionReplicated is a condition that package replication sets on a Tenant with
+// objects.
+const conditionReplicated = "Replicated"
 
-	mu    sync.Mutex
-	known map[string]report
-}
-
-// report is the result for one generation of one Tenant. It has the UID, since the generations
-// of a later Tenant of the same name begin at one again.
-type report struct {
-	tenant     types.UID
-	generation int64
-	problem    string
-}
-
-// Report implements [tenantnamespace.Reports].
-func (r *Reports) Report(tenant *v1alpha1.Tenant, namespace string, problem error) {
-	is := report{tenant: tenant.UID, generation: tenant.Generation}
-	if problem != nil {
-		is.problem = problem.Error()
+// ready returns the condition Ready of a Tenant with these conditions. It is True if
+// every condition that the Tenant needs is True for its generation. Otherwise it has the
+// reason and the message of the first False condition or, if there is none, of the first
+// condition that is not yet True.
+func ready(tenant *v1alpha1.Tenant, conditions []metav1.Condition) metav1.Condition {
+	needed := []string{ConditionProvisioned}
+	if len(tenant.Spec.Sync) > 0 {
+		needed = append(needed, ConditionSynced)
 	}
-	r.mu.Lock()
-	before := r.known[namespace]
-	if r.known == nil {
-		r.known = map[string]report{}
+	if len(tenant.Spec.Objects) > 0 {
+		needed = append(needed, conditionReplicated)
 	}
-	r.known[namespace] = is
-	r.mu.Unlock()
-	if before != is && r.Changed != nil {
-		r.Changed(tenant.Name)
+	c := metav1.Condition{Type: ConditionReady, ObservedGeneration: tenant.Generation, Status: metav1.ConditionTrue}
+	for _, kind := range needed {
+		part := apimeta.FindStatusCondition(conditions, kind)
+		if part == nil || part.ObservedGeneration != tenant.Generation {
+			part = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: ReasonProgressing, Message: "waiting for condition " + kind}
+		}
+		if kind == ConditionProvisioned || part.Status == metav1.ConditionFalse || c.Status == metav1.ConditionTrue && part.Status != metav1.ConditionTrue {
+			c.Status, c.Reason, c.Message = part.Status, part.Reason, part.Message
+		}
+		if c.Status == metav1.ConditionFalse {
+			break
+		}
 	}
-}
-
-// Forget implements [tenantnamespace.Reports].
-func (r *Reports) Forget(namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.known, namespace)
-}
-
-// about reports whether a namespace was reconciled with the current version of the Tenant.
-func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	is, ok := r.known[namespace]
-	return ok && is.tenant == tenant.UID && is.generation == tenant.Generation
-}
-
-// problem returns the problem that the report on a namespace has.
-func (r *Reports) problem(namespace string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.known[namespace].problem
-}
-
-// fresh reports whether one of the namespaces has no report yet.
-func (r *Reports) fresh(namespaces []string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(namespaces, func(name string) bool {
-		_, ok := r.known[name]
-		return !ok
-	})
+	return c
 }

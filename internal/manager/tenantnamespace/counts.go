@@ -30,7 +30,7 @@ func (r *Reconciler) countObjects(ctx context.Context, have *contents) (kinds []
 			bounded[kind] = count
 		}
 		for _, kind := range uncounted(q) {
-			r.unkept.set(kind, r.Now())
+			r.uncountedSince.set(kind, r.Now())
 			delete(bounded, kind)
 		}
 	}
@@ -43,12 +43,12 @@ func (r *Reconciler) countObjects(ctx context.Context, have *contents) (kinds []
 			kinds = append(kinds, kind)
 			continue
 		}
-		if at, ok := r.unkept.get(kind); ok {
+		if at, ok := r.uncountedSince.get(kind); ok {
 			if wait := at.Add(countPause).Sub(r.Now()); wait > 0 {
 				later = max(later, wait)
 				continue
 			}
-			r.unkept.forget(kind)
+			r.uncountedSince.forget(kind)
 		}
 		kinds = append(kinds, kind)
 	}

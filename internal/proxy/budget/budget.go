@@ -123,13 +123,13 @@ func (r *Reservation) Reader(from io.Reader) io.Reader { return reader{from, r} 
 
 type reader struct {
 	io.Reader
-	room *Reservation
+	reservation *Reservation
 }
 
 // Read implements io.Reader.
 func (r reader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if full := r.room.Take(int64(n)); full != nil {
+	if full := r.reservation.Take(int64(n)); full != nil {
 		return n, full
 	}
 	return n, err

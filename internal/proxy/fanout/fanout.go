@@ -9,30 +9,33 @@
 package fanout
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"mime"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // Visible returns the sorted namespaces in which an identity has the right that a request
 // needs, and a channel that is closed when the namespaces may have changed.
 type Visible func() (namespaces []string, changed <-chan struct{})
 
-// Question is a request for objects in all namespaces.
-type Question struct {
-	// Who identifies the caller. Two identities have different texts.
-	Who string
+// Request is a request for objects in all namespaces.
+type Request struct {
+	// Identity identifies the caller. Two identities have different texts.
+	Identity string
 	// FlowKey is the quota key under which the memory of an answer is counted: see [Server].
 	// "" is a valid key.
 	FlowKey string
@@ -61,10 +64,10 @@ type Server struct {
 	positions positions
 }
 
-// Answer answers a question. The request r is the caller's, with all headers for the API
+// Answer answers a request. The request r is the caller's, with all headers for the API
 // server. Answer returns false and writes nothing if the kind is cluster-scoped or does not
 // exist.
-func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (answered bool) {
+func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Request) (answered bool) {
 	accept, err := Accepted(r.Header)
 	if err == nil && q.Watch {
 		err = s.watch(w, r, q, accept)
@@ -80,99 +83,273 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (ans
 	return true
 }
 
-// ask sends the request for one namespace to the API server.
-func (s *Server) ask(r *http.Request, q Question, namespace, accept string, query url.Values) (*http.Response, error) {
-	address := *s.Base
-	address.Path = strings.TrimSuffix(address.Path, "/") + q.Prefix + "/namespaces/" + namespace + "/" + q.Resource
-	address.RawPath = ""
-	address.RawQuery = query.Encode()
-	one, err := http.NewRequestWithContext(r.Context(), http.MethodGet, address.String(), nil)
+// parallel is the maximum number of namespaces that one list reads at the same time.
+const parallel = 8
+
+// list answers with the objects of all visible namespaces at one resource version.
+func (s *Server) list(w http.ResponseWriter, r *http.Request, q Request, accept string) error {
+	query := r.URL.Query()
+	namespaces, _ := q.Visible()
+	l := &lister{server: s, request: r, q: q, accept: accept, memory: s.Memory.Open(q.FlowKey)}
+	defer l.memory.Close()
+	joined, err := l.collect(query, namespaces)
+	if err != nil {
+		return err
+	}
+	if joined.Metadata.Continue == "" && query.Get("continue") == "" {
+		at := map[string]string{}
+		for _, namespace := range namespaces {
+			at[namespace] = joined.Metadata.ResourceVersion
+		}
+		s.positions.set(q.key(query, joined.Metadata.ResourceVersion), at)
+	}
+	head, err := joined.head()
+	if err != nil {
+		return fmt.Errorf("cannot write the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	out := bufio.NewWriterSize(w, writeSize)
+	_, _ = out.Write(head)
+	joined.writeMembers(out)
+	_ = out.Flush() // the caller may be gone
+	return nil
+}
+
+// lister is one list of a caller, joined from one list for each namespace.
+type lister struct {
+	server  *Server
+	request *http.Request
+	q       Request
+	accept  string
+	// memory limits the bytes of the list.
+	memory *budget.Reservation
+}
+
+// collect reads the list, or the page of it that the query asks for.
+func (l *lister) collect(query url.Values, namespaces []string) (*collection, error) {
+	limit := 0
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
+			return nil, apierrors.NewBadRequest("limit is not a number")
+		}
+	}
+	if token := query.Get("continue"); token != "" {
+		from, err := decodePageToken(token)
+		if err != nil {
+			return nil, err
+		}
+		at, _ := slices.BinarySearch(namespaces, from.Namespace)
+		return l.page(query, namespaces[at:], limit, from)
+	}
+	if limit > 0 {
+		return l.page(query, namespaces, limit, pageToken{})
+	}
+	return l.listAll(query, namespaces)
+}
+
+// listAll reads all namespaces. It reads the other namespaces at the resource version of
+// the first answer.
+func (l *lister) listAll(query url.Values, namespaces []string) (*collection, error) {
+	var joined *collection
+	rest := namespaces
+	for joined == nil && len(rest) > 0 {
+		first, err := l.listNamespace(l.request.Context(), query, rest[0])
+		if err != nil {
+			return nil, err
+		}
+		joined, rest = first, rest[1:]
+	}
+	if joined == nil {
+		return nil, nowhere(l.q)
+	}
+	query = exact(query, joined.Metadata.ResourceVersion)
+	parts := make([]*collection, len(rest))
+	group, ctx := errgroup.WithContext(l.request.Context())
+	group.SetLimit(parallel)
+	for i, namespace := range rest {
+		group.Go(func() (err error) {
+			parts[i], err = l.listNamespace(ctx, query, namespace)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		joined.add(part)
+	}
+	return joined, nil
+}
+
+// page reads namespaces one after the other until it has limit objects; 0 means no limit.
+func (l *lister) page(query url.Values, namespaces []string, limit int, from pageToken) (*collection, error) {
+	var joined *collection
+	version := from.Version
+	for i, namespace := range namespaces {
+		asked := query
+		if version != "" {
+			asked = exact(query, version)
+		}
+		asked.Del("continue")
+		if from.Continue != "" && namespace == from.Namespace {
+			asked.Del("resourceVersion")
+			asked.Del("resourceVersionMatch")
+			asked.Set("continue", from.Continue)
+		}
+		if limit > 0 {
+			asked.Set("limit", strconv.Itoa(limit-joined.size()))
+		}
+		part, err := l.listNamespace(l.request.Context(), asked, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if part == nil {
+			continue
+		}
+		if joined == nil {
+			joined, version = part, part.Metadata.ResourceVersion
+		} else {
+			joined.Metadata.Continue = part.Metadata.Continue
+			joined.add(part)
+		}
+		joined.Metadata.RemainingItemCount = nil
+		switch {
+		case joined.Metadata.Continue != "":
+			joined.Metadata.Continue = pageToken{namespace, joined.Metadata.Continue, version}.encode()
+			return joined, nil
+		case limit > 0 && joined.size() >= limit && i+1 < len(namespaces):
+			joined.Metadata.Continue = pageToken{namespaces[i+1], "", version}.encode()
+			return joined, nil
+		}
+	}
+	if joined == nil {
+		return nil, nowhere(l.q)
+	}
+	return joined, nil
+}
+
+// listNamespace reads one namespace. It returns nil if the API server answers with 403: the
+// caller may have lost the right a moment ago.
+func (l *lister) listNamespace(ctx context.Context, query url.Values, namespace string) (*collection, error) {
+	response, err := l.server.send(l.request.WithContext(ctx), l.q, namespace, l.accept, query)
 	if err != nil {
 		return nil, err
 	}
-	one.Header = passedOn(r.Header)
-	one.Header.Set("Accept", accept)
-	response, err := s.Transport.RoundTrip(one)
-	if err != nil {
-		return nil, fmt.Errorf("cannot reach the API server: %w", err)
+	defer func() { _ = response.Body.Close() }() // it has been read
+	body, err := io.ReadAll(l.memory.Reader(response.Body))
+	var full *apierrors.StatusError
+	switch {
+	case errors.As(err, &full):
+		return nil, full
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the answer for namespace %s: %w", namespace, err)
+	case response.StatusCode == http.StatusForbidden:
+		return nil, nil
+	case response.StatusCode != http.StatusOK:
+		return nil, errorOf(response.StatusCode, body)
 	}
-	return response, nil
+	var part collection
+	if err := json.Unmarshal(body, &part); err != nil {
+		return nil, fmt.Errorf("cannot read the answer for namespace %s: %w", namespace, err)
+	}
+	return &part, nil
 }
 
-// PerConnection reports whether a header, by its canonical name, is a hop-by-hop field,
-// which a proxy does not pass on (RFC 9110, section 7.6.1).
-func PerConnection(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
+// exact returns a copy of a query that asks for the objects at exactly one resource
+// version.
+func exact(query url.Values, version string) url.Values {
+	out := url.Values{}
+	for name, values := range query {
+		out[name] = slices.Clone(values)
 	}
-	return false
-}
-
-// passedOn returns the caller's header without the hop-by-hop fields, Accept-Encoding,
-// Content-Length, and the X-Remote-* fields that only a front proxy may set.
-func passedOn(header http.Header) http.Header {
-	out := header.Clone()
-	maps.DeleteFunc(out, func(name string, _ []string) bool {
-		return PerConnection(name) || name == "Accept-Encoding" || name == "Content-Length" || strings.HasPrefix(name, "X-Remote-")
-	})
+	out.Set("resourceVersion", version)
+	out.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	return out
 }
 
-// Accepted returns the media types of JSON among the media types that a caller accepts. It
-// returns an *errors.StatusError 406 if the caller does not accept JSON.
-func Accepted(header http.Header) (string, error) {
-	var kept []string
-	all := strings.Join(header.Values("Accept"), ",")
-	if strings.TrimSpace(all) == "" {
-		return "application/json", nil
-	}
-	for part := range strings.SplitSeq(all, ",") {
-		kind, parameters, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil {
+// collection is a list or a Table. Its items and rows are not decoded.
+type collection struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Metadata   metav1.ListMeta   `json:"metadata"`
+	Columns    json.RawMessage   `json:"columnDefinitions,omitempty"`
+	Rows       []json.RawMessage `json:"rows,omitzero"`
+	Items      []json.RawMessage `json:"items,omitzero"`
+}
+
+// head returns the JSON of a collection without its items and rows and without the closing
+// brace.
+func (c *collection) head() ([]byte, error) {
+	text, err := json.Marshal(collection{Kind: c.Kind, APIVersion: c.APIVersion, Metadata: c.Metadata, Columns: c.Columns})
+	return bytes.TrimSuffix(text, []byte("}")), err
+}
+
+// writeMembers writes the items and rows and the closing brace. It writes one member after
+// the other, because one text of all members would need their memory a second time. The
+// writer keeps the first error.
+func (c *collection) writeMembers(w *bufio.Writer) {
+	for _, part := range []struct {
+		name    string
+		members []json.RawMessage
+	}{{"rows", c.Rows}, {"items", c.Items}} {
+		if part.members == nil {
 			continue
 		}
-		switch kind {
-		case "application/json":
-			kept = append(kept, mime.FormatMediaType(kind, parameters))
-		case "*/*", "application/*":
-			kept = append(kept, "application/json")
+		_, _ = w.WriteString(`,"` + part.name + `":[`)
+		for i, member := range part.members {
+			if i > 0 {
+				_ = w.WriteByte(',')
+			}
+			_, _ = w.Write(member)
 		}
+		_ = w.WriteByte(']')
 	}
-	if len(kept) == 0 {
-		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only application/json is served of what is put together from several tenants or namespaces")
-	}
-	return strings.Join(slices.Compact(kept), ","), nil
+	_, _ = w.WriteString("}\n")
 }
 
-// statusError returns an error in the form of the API server's errors.
-func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}}
-}
-
-// expired returns the error after which a client lists again.
-func expired(message string) *apierrors.StatusError {
-	return statusError(http.StatusGone, metav1.StatusReasonExpired, message)
-}
-
-// refuse answers with an error, as the API server does.
-func refuse(w http.ResponseWriter, err error) {
-	var known *apierrors.StatusError
-	if !errors.As(err, &known) {
-		known = statusError(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
+func (c *collection) size() int {
+	if c == nil {
+		return 0
 	}
-	known.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	body, err := json.Marshal(known.ErrStatus)
+	return len(c.Items) + len(c.Rows)
+}
+
+func (c *collection) add(part *collection) {
+	if part == nil {
+		return
+	}
+	c.Items = append(c.Items, part.Items...)
+	c.Rows = append(c.Rows, part.Rows...)
+}
+
+// writeSize is the size of the write buffer of an answer, in bytes.
+const writeSize = 32 << 10
+
+// pageToken is the content of a continue token: the next namespace, the API server's own
+// token within that namespace if there is one, and the resource version of all pages.
+type pageToken struct {
+	Namespace string `json:"n"`
+	Continue  string `json:"c,omitempty"`
+	Version   string `json:"v"`
+}
+
+func (t pageToken) encode() string {
+	text, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // a Status can always be encoded
+		panic(err) // three strings
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if known.ErrStatus.Code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", strconv.Itoa(budget.RetryAfter))
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func decodePageToken(text string) (t pageToken, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(raw, &t)
 	}
-	w.WriteHeader(int(known.ErrStatus.Code))
-	_, _ = w.Write(append(body, '\n'))
+	if err != nil || t.Namespace == "" || t.Version == "" {
+		return pageToken{}, apierrors.NewBadRequest("continue key is not valid")
+	}
+	return t, nil
 }

@@ -101,8 +101,8 @@ func newFront(t *testing.T, user string, namespaces ...string) (*front, *kuberne
 		defer cancel()
 		defer context.AfterFunc(open, cancel)()
 		parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		answered := f.server.Answer(w, r.WithContext(request), Question{
-			Who: user, Prefix: "/" + strings.Join(parts[:len(parts)-1], "/"), Resource: parts[len(parts)-1],
+		answered := f.server.Answer(w, r.WithContext(request), Request{
+			Identity: user, Prefix: "/" + strings.Join(parts[:len(parts)-1], "/"), Resource: parts[len(parts)-1],
 			Watch: r.URL.Query().Get("watch") == "true", Visible: f.visible,
 		})
 		if !answered {

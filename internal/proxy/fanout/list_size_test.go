@@ -41,7 +41,7 @@ func (s *Server) lists(t *testing.T, flowKey string, namespaces ...string) *http
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-	if !s.Answer(w, r, Question{Who: flowKey, FlowKey: flowKey, Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) { return namespaces, nil }}) {
+	if !s.Answer(w, r, Request{Identity: flowKey, FlowKey: flowKey, Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) { return namespaces, nil }}) {
 		t.Fatal("not answered")
 	}
 	return w

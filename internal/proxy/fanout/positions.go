@@ -32,13 +32,13 @@ type point struct {
 
 // key returns the key of a point: a hash of the identity, the resource, the selectors and
 // the resource version.
-func (q Question) key(query url.Values, version string) pointKey {
+func (q Request) key(query url.Values, version string) pointKey {
 	about := url.Values{}
 	for _, name := range []string{"labelSelector", "fieldSelector"} {
 		about.Set(name, query.Get(name))
 	}
 	about.Set("resource", q.Prefix+"/"+q.Resource)
-	about.Set("who", q.Who)
+	about.Set("who", q.Identity)
 	about.Set("version", version)
 	return sha256.Sum256([]byte(about.Encode()))
 }

@@ -68,7 +68,7 @@ func TestResume(t *testing.T) {
 	s := &Server{Transport: http.DefaultTransport, Base: base, Memory: budget.New(budget.Default())}
 	visible := []string{"a", "b"}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.Answer(w, r, Question{Who: "u", Prefix: "/api/v1", Resource: "things", Watch: r.URL.Query().Get("watch") == "true", Visible: func() ([]string, <-chan struct{}) { return visible, nil }})
+		s.Answer(w, r, Request{Identity: "u", Prefix: "/api/v1", Resource: "things", Watch: r.URL.Query().Get("watch") == "true", Visible: func() ([]string, <-chan struct{}) { return visible, nil }})
 	}))
 	t.Cleanup(front.Close)
 	ask := func(ctx context.Context, query string) *http.Response {
@@ -103,7 +103,7 @@ func TestResume(t *testing.T) {
 	opened(map[string][]string{"a": {"100"}, "b": {"100"}})
 	cancel()
 	testwait.For(t, "the end of the watch to be remembered", patience, func() (bool, string) {
-		return s.positions.get(Question{Who: "u", Prefix: "/api/v1", Resource: "things"}.key(url.Values{}, "110")) != nil, "it is not"
+		return s.positions.get(Request{Identity: "u", Prefix: "/api/v1", Resource: "things"}.key(url.Values{}, "110")) != nil, "it is not"
 	})
 	ctx, cancel = context.WithCancel(t.Context())
 	ask(ctx, "?watch=true&resourceVersion=110")
@@ -132,8 +132,8 @@ func TestNotNamespaced(t *testing.T) {
 	s := &Server{Transport: http.DefaultTransport, Base: base, Memory: budget.New(budget.Default())}
 	for _, watch := range []bool{false, true} {
 		w := httptest.NewRecorder()
-		answered := s.Answer(w, httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), Question{
-			Who: "u", Prefix: "/api/v1", Resource: "nodes", Watch: watch,
+		answered := s.Answer(w, httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), Request{
+			Identity: "u", Prefix: "/api/v1", Resource: "nodes", Watch: watch,
 			Visible: func() ([]string, <-chan struct{}) { return []string{"a", "b"}, nil },
 		})
 		if answered || w.Body.Len() > 0 {

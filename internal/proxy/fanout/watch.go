@@ -20,7 +20,7 @@ import (
 type watcher struct {
 	server  *Server
 	request *http.Request
-	q       Question
+	q       Request
 	accept  string
 	query   url.Values
 	events  chan event
@@ -76,7 +76,7 @@ var errLeft = errors.New("a namespace is not to be seen any more")
 // it adds the objects of the namespace. If a namespace is no longer visible, the caller has
 // to list again, because no event tells the caller which objects to drop. watch returns an
 // error only if it has sent nothing.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Request, accept string) error {
 	query := r.URL.Query()
 	namespaces, changed := q.Visible()
 	at, err := s.positionsFor(q, query, namespaces)
@@ -103,7 +103,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accep
 
 // positionsFor returns the resource version from which to watch each namespace. A namespace
 // without a version begins with all existing objects.
-func (s *Server) positionsFor(q Question, query url.Values, namespaces []string) (map[string]string, error) {
+func (s *Server) positionsFor(q Request, query url.Values, namespaces []string) (map[string]string, error) {
 	if len(namespaces) == 0 {
 		return nil, nowhere(q)
 	}

@@ -18,7 +18,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,77 +43,55 @@ const (
 // errWaiting says that a namespace has no part of the tenant's quota yet.
 var errWaiting = errors.New("waits for its part of the tenant's quota")
 
-// syncKinds are the kinds of a Tenant's sync.
-var syncKinds = []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind}
-
-// tenant returns the Tenant that a namespace belongs to and the names of all its namespaces,
-// or nil if there is no Tenant.
-func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha1.Tenant, []string, error) {
-	name := ns.Labels[v1alpha1.LabelTenant]
-	if name == "" {
-		return nil, nil, nil
+// apply writes missing and different objects, deletes obsolete objects, and sets the label
+// that marks the parameters as in force.
+func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, desired *tenancy.Objects, have *contents) (result ctrl.Result, problem, err error) {
+	if have.parameters != nil && !have.parameters.DeletionTimestamp.IsZero() {
+		// Another client deleted the parameters: release the objects in order, and then
+		// create them again.
+		result, err = r.release(ctx, ns, have)
+		return result, nil, err
 	}
-	tenant := &v1alpha1.Tenant{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, tenant); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil, nil
-		}
-		return nil, nil, fmt.Errorf("cannot read tenant %s: %w", name, err)
+	if err := r.releaseShares(ctx, ns, tenant, have); err != nil {
+		return ctrl.Result{}, nil, err
 	}
-	siblings := []string{ns.Name}
-	if len(tenant.Spec.Sync) > 0 {
-		var list corev1.NamespaceList
-		if err := r.Client.List(ctx, &list, client.MatchingFields{IndexTenant: name}); err != nil {
-			return nil, nil, fmt.Errorf("cannot read the namespaces of tenant %s: %w", name, err)
-		}
-		for i := range list.Items {
-			siblings = append(siblings, list.Items[i].Name)
-		}
-		slices.Sort(siblings)
-		siblings = slices.Compact(siblings)
+	if tenant != nil {
+		err = r.applyMetadata(ctx, ns, desired)
+	} else {
+		err = r.applyLevel(ctx, ns, desired)
 	}
-	return tenant, siblings, nil
-}
-
-// ownerAccounts returns the accounts of a namespace that own any Tenant.
-func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]string, error) {
-	var owned v1alpha1.TenantList
-	if err := r.Client.List(ctx, &owned, client.MatchingFields{IndexOwnerNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("cannot read whose owners live in namespace %s: %w", namespace, err)
+	if err != nil {
+		return ctrl.Result{}, nil, err
 	}
-	return tenancy.OwnerAccounts(owned.Items, namespace), nil
-}
-
-// platformWorkloads returns the workloads of a namespace that syncs of the platform applied.
-func (r *Reconciler) platformWorkloads(ctx context.Context, ns *corev1.Namespace, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
-	var objects []metav1.PartialObjectMetadata
-	for _, kind := range tenancy.WorkloadKinds() {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		if err := r.Client.List(ctx, list, client.InNamespace(ns.Name)); err != nil {
-			return nil, fmt.Errorf("cannot read the workloads of kind %s in namespace %s: %w", kind.Kind, ns.Name, err)
-		}
-		for i := range list.Items {
-			list.Items[i].SetGroupVersionKind(kind)
-		}
-		objects = append(objects, list.Items...)
+	if err := r.applyKeys(ctx, ns.Name, desired.Keys, have); err != nil {
+		return ctrl.Result{}, nil, err
 	}
-	workloads := tenancy.PlatformWorkloads(objects, profile)
-	if len(workloads) <= tenancy.MaxPlatformWorkloads {
-		return workloads, nil
+	// Objects that the rules certainly refuse are applied once the label marks the parameters
+	// as in force, since the change of the label triggers another reconciliation.
+	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
+	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
+	if !complete {
+		// The manager adds no rights before the quotas are in force, but it removes
+		// obsolete rights and keeps the limits. The creation of the quotas triggers the
+		// next reconciliation.
+		wanted = r.onlyRemovals(wanted, have)
+		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
-	r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "TooManyWorkloads", "Reconcile",
-		"the platform has %d workloads in the tenant's namespace, and the first %d of them are protected from requests to scale, evict or enter: move some to a namespace of the platform's",
-		len(workloads), tenancy.MaxPlatformWorkloads)
-	return workloads[:tenancy.MaxPlatformWorkloads], nil
-}
-
-func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, problem error) {
-	if tenant == nil {
-		r.Reports.Forget(ns.Name)
-		return
+	result, problem, err = r.applyAll(ctx, ns, wanted, have)
+	if err != nil {
+		return ctrl.Result{}, nil, err
 	}
-	r.Reports.Report(tenant, ns.Name, problem)
+	if err := r.prune(ctx, ours, desired.List()); err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	if !complete {
+		return result, cmp.Or(problem, errWaiting), nil
+	}
+	wait, err := r.awaitPropagation(ctx, ns, have)
+	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait
+	}
+	return result, problem, err
 }
 
 // hasShares reports whether the namespace has its part of each of the Tenant's quotas, and
@@ -145,9 +123,9 @@ func (r *Reconciler) givesRights(o client.Object) bool {
 	return false
 }
 
-// narrowed returns, of the objects that give rights, only the changes that remove rights:
+// onlyRemovals returns, of the objects that give rights, only the changes that remove rights:
 // existing RoleBindings without the subjects that must no longer have the role.
-func (r *Reconciler) narrowed(wanted []client.Object, have *contents) []client.Object {
+func (r *Reconciler) onlyRemovals(wanted []client.Object, have *contents) []client.Object {
 	var left []client.Object
 	for _, object := range wanted {
 		if !r.givesRights(object) {
@@ -178,7 +156,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			continue
 		}
 		_, sync := object.(*unstructured.Unstructured)
-		err := r.makeWay(ctx, existing, object)
+		err := r.deleteOtherRole(ctx, existing, object)
 		if err == nil {
 			err = r.applyObject(ctx, existing, object)
 		}
@@ -199,7 +177,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}
 		if sync {
-			if wait := r.early(ns); wait > 0 {
+			if wait := r.refusalDelay(ns); wait > 0 {
 				result.RequeueAfter = wait
 				continue
 			}
@@ -232,10 +210,10 @@ func unserved(err error) bool {
 	return details == nil || details.Kind != "namespaces"
 }
 
-// early returns the requeue delay for a source that was refused although the rules allow it,
+// refusalDelay returns the requeue delay for a source that was refused although the rules allow it,
 // because the API server may not enforce the current parameters yet. It returns zero once
 // [grace] is over.
-func (r *Reconciler) early(ns *corev1.Namespace) time.Duration {
+func (r *Reconciler) refusalDelay(ns *corev1.Namespace) time.Duration {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; !labelled {
 		// Its own parameters will decide.
 		return propagationDelay
@@ -254,9 +232,9 @@ func explain(object client.Object, err error) error {
 	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
 }
 
-// makeWay deletes a binding with the manager's name for it and another role, since the role of
+// deleteOtherRole deletes a binding with the manager's name for it and another role, since the role of
 // a binding cannot be changed.
-func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object) error {
+func (r *Reconciler) deleteOtherRole(ctx context.Context, existing, wanted client.Object) error {
 	have, ok1 := existing.(*rbacv1.RoleBinding)
 	want, ok2 := wanted.(*rbacv1.RoleBinding)
 	if !ok1 || !ok2 || have.RoleRef == want.RoleRef || !strings.HasPrefix(want.Name, tenancy.RBACPrefix) {
@@ -264,49 +242,6 @@ func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object
 	}
 	uid := have.UID
 	return client.IgnoreNotFound(r.Client.Delete(ctx, have.DeepCopy(), client.Preconditions{UID: &uid}))
-}
-
-// leave prepares the deletion of a Tenant: it ends deliveries to the namespace, and gives the
-// manager the right to delete it.
-func (r *Reconciler) leave(ctx context.Context, desired *tenancy.Objects, have *contents) error {
-	if err := r.stop(ctx, have); err != nil {
-		return err
-	}
-	for _, object := range desired.Bindings {
-		existing := have.find(object)
-		if object.GetName() != tenancy.OffboardingBinding || existing != nil && tenancy.UpToDate(existing, object) {
-			continue
-		}
-		if err := r.applyObject(ctx, existing, object); err != nil {
-			return fmt.Errorf("cannot apply RoleBinding %s/%s: %w", object.GetNamespace(), object.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// stop ends the deliveries of a tenant that is being deleted. The deletion of the namespaces
-// deletes the delivered objects. stop keeps Flux from pruning them at the same time, with an
-// account that is deleted too.
-func (r *Reconciler) stop(ctx context.Context, have *contents) error {
-	for _, o := range have.syncs {
-		if o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue || o.GetKind() != tenancy.KustomizationKind.Kind {
-			continue
-		}
-		if prune, _, _ := unstructured.NestedBool(o.Object, "spec", "prune"); !prune {
-			continue
-		}
-		// The UID protects a new object with the same name. A resource version would
-		// make the deletion fail after each change.
-		uid := o.GetUID()
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"prune":false,"suspend":true}}`, uid))
-		if err := r.Client.Patch(ctx, o.DeepCopy(), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cannot stop Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
-		}
-		if err := r.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cannot remove Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
-		}
-	}
-	return nil
 }
 
 // podSecurityLabel is the label with the Pod Security level of a namespace.
@@ -390,25 +325,131 @@ func holds(have, want map[string]string) bool {
 	return true
 }
 
-// owned returns the names of the labels or annotations that the manager wrote last.
-func owned(ns *corev1.Namespace, field string) map[string]bool {
-	names := map[string]bool{}
-	for _, m := range ns.ManagedFields {
-		if m.Manager != FieldManager || m.FieldsV1 == nil || m.Subresource != "" {
+// applyObject writes an object by server-side apply. It creates, rather than applies, a
+// service account that the cache does not show: the fleet may just have created an account
+// with this name, and an apply would make it the manager's.
+func (r *Reconciler) applyObject(ctx context.Context, existing, object client.Object) error {
+	if account, ok := object.(*corev1.ServiceAccount); ok && existing == nil {
+		return r.Client.Create(ctx, account.DeepCopy(), client.FieldOwner(FieldManager))
+	}
+	err := Apply(ctx, r.Client, object)
+	wanted, ok := object.(*v1alpha1.TenantParameters)
+	had, exists := existing.(*v1alpha1.TenantParameters)
+	if !ok || !exists || !apierrors.IsInvalid(err) {
+		return err
+	}
+	// An apply that takes the last field out of an object within a custom resource makes this
+	// object null, which the schema refuses. Limits that allow nothing are such an object.
+	return replaceSpec(ctx, r.Client, had, wanted)
+}
+
+// replaceSpec writes the spec of parameters as a whole, if nobody changed them since they were
+// read.
+func replaceSpec(ctx context.Context, c client.Client, had, wanted *v1alpha1.TenantParameters) error {
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": had.ResourceVersion},
+		{"op": "replace", "path": "/spec", "value": wanted.Spec},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, had.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
+}
+
+// Apply writes an object of the manager's by server-side apply. It returns an error if the
+// object cannot be encoded, or the API server's error.
+func Apply(ctx context.Context, c client.Client, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	// The manager does not set these fields.
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	delete(u.Object, "status")
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
+}
+
+// prune deletes the objects that are not kept. It does not delete an object that another
+// field manager applies too, but removes the manager's label from it.
+func (r *Reconciler) prune(ctx context.Context, ours, kept []client.Object) error {
+	wanted := map[key]bool{}
+	for _, object := range kept {
+		wanted[keyOf(object)] = true
+	}
+	for _, object := range ours {
+		if wanted[keyOf(object)] || !object.GetDeletionTimestamp().IsZero() {
 			continue
 		}
-		var fields struct {
-			Metadata map[string]map[string]json.RawMessage `json:"f:metadata"`
-		}
-		// An unreadable value is replaced.
-		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		for name := range fields.Metadata[field] {
-			if name, ok := strings.CutPrefix(name, "f:"); ok {
-				names[name] = true
-			}
+		if err := r.remove(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot remove %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
 		}
 	}
-	return names
+	return nil
+}
+
+func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
+	if isShare(object) {
+		return ReleaseQuota(ctx, r.Client, object, true)
+	}
+	if shared(object) {
+		patch := mergePatch(object, map[string]any{
+			"resourceVersion": object.GetResourceVersion(),
+			"labels":          map[string]any{tenancy.LabelManaged: nil},
+		})
+		return r.Client.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(FieldManager))
+	}
+	// The preconditions protect an object that changed since it was read: it may
+	// have another owner now.
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+// shared reports whether another field manager also applies the object.
+func shared(object client.Object) bool {
+	for _, m := range object.GetManagedFields() {
+		if m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != FieldManager {
+			return true
+		}
+	}
+	return false
+}
+
+// mergePatch changes an object's metadata if it is still the same object.
+func mergePatch(object client.Object, metadata map[string]any) client.Patch {
+	metadata["uid"] = object.GetUID()
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		panic(err) // only for types that JSON does not know
+	}
+	return client.RawPatch(types.MergePatchType, patch)
+}
+
+// awaitPropagation sets the label that marks the parameters as in force once they have existed
+// for [propagationDelay]. It returns the remaining time.
+func (r *Reconciler) awaitPropagation(ctx context.Context, ns *corev1.Namespace, have *contents) (time.Duration, error) {
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
+		r.unlabelled.forget(ns.Name)
+		return 0, nil
+	}
+	if have.parameters == nil {
+		return propagationDelay, nil
+	}
+	if wait := have.parameters.CreationTimestamp.Add(stamp + propagationDelay).Sub(r.Now()); wait > 0 {
+		return wait, nil
+	}
+	return 0, r.label(ctx, ns, new(tenancy.ManagedValue))
+}
+
+// label sets the label that names the parameters in force or, for nil, removes it. It does not
+// change a new namespace of the same name.
+func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *string) error {
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled == (value != nil) {
+		return nil
+	}
+	patch := mergePatch(ns, map[string]any{"labels": map[string]any{v1alpha1.LabelParameters: value}})
+	if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot change label %s of namespace %s: %w", v1alpha1.LabelParameters, ns.Name, err)
+	}
+	return nil
 }

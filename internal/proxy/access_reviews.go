@@ -20,14 +20,25 @@ import (
 
 const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
-// reviewed answers a SelfSubjectAccessReview about a list or watch that the proxy answers for
+// withAccessReviews answers a SelfSubjectAccessReview about a list or watch that the proxy
+// answers.
+func (p *Proxy) withAccessReviews(next http.Handler) http.Handler {
+	return answerOr(next, "reviewed", p.answerAccessReview)
+}
+
+// withRulesReviews answers a SelfSubjectRulesReview.
+func (p *Proxy) withRulesReviews(next http.Handler) http.Handler {
+	return answerOr(next, "reviewed", p.answerRulesReview)
+}
+
+// answerAccessReview answers a SelfSubjectAccessReview about a list or watch that the proxy answers for
 // all users, so that `kubectl auth can-i list namespaces` prints yes. It returns false for
 // all other reviews and for a review that it cannot parse.
-func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
-	if r.Method != http.MethodPost || !c.plain || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
+func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
+	if r.Method != http.MethodPost || !c.unambiguous || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
 	}
-	content, err := io.ReadAll(c.room.Reader(r.Body))
+	content, err := io.ReadAll(c.memory.Reader(r.Body))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return true, refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large"))
@@ -52,7 +63,7 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *requestCall)
 	}
 	allowed := p.answers(review.Spec.ResourceAttributes) || p.joins(who, review.Spec.ResourceAttributes)
 	if !allowed {
-		if allowed, err = p.showsAny(r.Context(), who, review.Spec.ResourceAttributes, c.room); err != nil {
+		if allowed, err = p.showsAny(r.Context(), who, review.Spec.ResourceAttributes, c.memory); err != nil {
 			return true, err
 		}
 	}
@@ -79,12 +90,12 @@ func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 // showsAny reports whether a question is about a read of a cluster-scoped kind of which the
 // proxy shows objects to the user. For a get with a name, it reports whether the proxy
 // shows that object.
-func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, room *budget.Reservation) (bool, error) {
-	if a == nil || a.Subresource != "" || p.view.ready() != nil {
+func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, memory *budget.Reservation) (bool, error) {
+	if a == nil || a.Subresource != "" || p.cache.ready() != nil {
 		return false, nil
 	}
 	kind := schema.GroupResource{Group: a.Group, Resource: a.Resource}
-	given := p.view.shares(who, kind, a.Verb)
+	given := p.cache.shares(who, kind, a.Verb)
 	if given.empty() {
 		return false, nil
 	}
@@ -92,18 +103,18 @@ func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.
 	if !ok || a.Verb != "get" || a.Name == "" {
 		return ok, nil
 	}
-	object, err := p.metadata(ctx, pathOf(served, a.Name), room)
+	object, err := p.metadata(ctx, pathOf(served, a.Name), memory)
 	if err != nil || object == nil {
 		return false, err
 	}
 	return given.matches(object.Labels), nil
 }
 
-// rulesReviewed answers a SelfSubjectRulesReview with the API server's answer and the rules
+// answerRulesReview answers a SelfSubjectRulesReview with the API server's answer and the rules
 // for the requests that the proxy answers, so that `kubectl auth can-i --list` prints them.
 // It returns false for all other requests.
-func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
-	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
+func (p *Proxy) answerRulesReview(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
+	if r.Method != http.MethodPost || !c.unambiguous || c.info.Path != rulesReviewPath {
 		return false, nil
 	}
 	// A user who may not send the review gets no answer.
@@ -111,14 +122,14 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *request
 	if err != nil {
 		return true, err
 	}
-	if err := p.view.ready(); err != nil {
+	if err := p.cache.ready(); err != nil {
 		return true, err
 	}
 	accept := r.Header.Get("Accept")
 	r.Header.Set("Accept", runtime.ContentTypeJSON)
 	r.Header.Del("Accept-Encoding")
-	answer := &bufferedResponse{header: http.Header{}, room: c.room}
-	p.pass.ServeHTTP(answer, r)
+	answer := &bufferedResponse{header: http.Header{}, memory: c.memory}
+	p.reverseProxy.ServeHTTP(answer, r)
 	if answer.full != nil {
 		return true, answer.full
 	}
@@ -142,7 +153,7 @@ func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
 	for kind := range p.rules {
 		rules = append(rules, authorizationv1.ResourceRule{Verbs: []string{"list", "watch"}, APIGroups: []string{kind.Group}, Resources: []string{kind.Resource}})
 	}
-	for kind, verbs := range p.view.sharedKinds(who) {
+	for kind, verbs := range p.cache.sharedKinds(who) {
 		if _, ok := p.kinds.inCluster(kind.Group, kind.Resource); ok {
 			rules = append(rules, authorizationv1.ResourceRule{Verbs: verbs, APIGroups: []string{kind.Group}, Resources: []string{kind.Resource}})
 		}
@@ -159,7 +170,7 @@ type bufferedResponse struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
-	room   *budget.Reservation
+	memory *budget.Reservation
 	// full is the error if the limits of memory do not allow the whole answer.
 	full error
 }
@@ -179,8 +190,18 @@ func (h *bufferedResponse) Write(b []byte) (int, error) {
 	if h.code == 0 {
 		h.code = http.StatusOK
 	}
-	if h.full = cmp.Or(h.full, h.room.Take(int64(len(b)))); h.full != nil {
+	if h.full = cmp.Or(h.full, h.memory.Take(int64(len(b)))); h.full != nil {
 		return len(b), nil // report success, so that the writer continues to the end
 	}
 	return h.body.Write(b)
+}
+
+// joins reports whether a question is about a list or watch in all namespaces that the
+// proxy answers with the objects of some namespaces.
+func (p *Proxy) joins(who user.Info, a *authorizationv1.ResourceAttributes) bool {
+	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Name != "" || a.Subresource != "" || a.Namespace != "" ||
+		p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil {
+		return false
+	}
+	return len(p.cache.visible(who, attributes{verb: a.Verb, group: a.Group, resource: a.Resource})) > 0 && p.kinds.namespaced(a.Group, a.Resource)
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -18,14 +17,28 @@ import (
 	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
+
+// withAuthentication finds out who sent a request, from its credential.
+func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		c.caller = c.credential.certificateUser
+		if c.caller == nil {
+			who, err := p.reviews.user(r.Context(), c.credential.token)
+			if err != nil {
+				return err
+			}
+			c.caller = who
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
 
 const (
 	// tokenTTL and invalidTTL are how long the results of valid and invalid tokens are
@@ -47,35 +60,35 @@ const (
 	accessReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// identities authenticates callers. It sends a review with the caller's own token, so that
+// reviews asks the API server about callers. It sends each review with the caller's own token, so that
 // the proxy needs no right for it and the API server alone decides.
-type identities struct {
+type reviews struct {
 	host   *url.URL
 	client http.RoundTripper // has no credentials of its own
 	tokens authenticator.Token
 	rights *utilcache.LRUExpireCache
 	count  func(hit bool)
 	now    func() time.Time
-	// accept refuses users without an identity: see named.
+	// accept refuses users without an identity: see rejectAnonymous.
 	accept func(user.Info) (user.Info, error)
 }
 
-func newIdentities(host *url.URL, client http.RoundTripper, count func(hit bool)) *identities {
-	i := &identities{host: host, client: client, rights: utilcache.NewLRUExpireCache(impersonations), count: count, now: time.Now, accept: named}
+func newReviews(host *url.URL, client http.RoundTripper, count func(hit bool)) *reviews {
+	v := &reviews{host: host, client: client, rights: utilcache.NewLRUExpireCache(impersonations), count: count, now: time.Now, accept: rejectAnonymous}
 	// The cache stores hashes of tokens under a random key, and sends one review for
 	// concurrent requests with the same token.
-	i.tokens = tokencache.New(authenticator.TokenFunc(i.review), false, tokenTTL, invalidTTL)
-	return i
+	v.tokens = tokencache.New(authenticator.TokenFunc(v.reviewToken), false, tokenTTL, invalidTTL)
+	return v
 }
 
 // errDenied reports that the API server answered a review with 401 or 403.
 var errDenied = errors.New("the API server does not take the token")
 
-// review asks the API server for the user of a token.
-func (i *identities) review(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	i.count(false)
+// reviewToken asks the API server for the user of a token.
+func (v *reviews) reviewToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	v.count(false)
 	answer := &authenticationv1.SelfSubjectReview{}
-	err := i.ask(ctx, token, selfReviewPath, &authenticationv1.SelfSubjectReview{}, answer)
+	err := v.post(ctx, token, selfReviewPath, &authenticationv1.SelfSubjectReview{}, answer)
 	if errors.Is(err, errDenied) {
 		return nil, false, nil
 	}
@@ -105,10 +118,10 @@ func (b *bearer) expired(now time.Time) bool {
 	return b.expires > 0 && float64(now.Unix()) >= b.expires
 }
 
-// who returns the user of a token, or a refusal if the token is not valid.
-func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
-	i.count(true) // counts every lookup; review counts the cache misses
-	answer, ok, err := i.tokens.AuthenticateToken(ctx, token)
+// user returns the user of a token, or a refusal if the token is not valid.
+func (v *reviews) user(ctx context.Context, token string) (user.Info, error) {
+	v.count(true) // counts every lookup; reviewToken counts the cache misses
+	answer, ok, err := v.tokens.AuthenticateToken(ctx, token)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -117,16 +130,16 @@ func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
 	}
 	who := answer.User
 	if b, ok := who.(*bearer); ok {
-		if b.expired(i.now()) {
+		if b.expired(v.now()) {
 			return nil, unauthorized("token")
 		}
 		who = b.Info
 	}
-	return i.accept(who)
+	return v.accept(who)
 }
 
-// named refuses a user without a name and the anonymous user.
-func named(who user.Info) (user.Info, error) {
+// rejectAnonymous refuses a user without a name and the anonymous user.
+func rejectAnonymous(who user.Info) (user.Info, error) {
 	if who.GetName() == "" || who.GetName() == user.Anonymous || slices.Contains(who.GetGroups(), user.AllUnauthenticated) {
 		return nil, unauthorized("anonymous")
 	}
@@ -153,85 +166,22 @@ func expiry(token string) float64 {
 	return claims.Expires
 }
 
-// certified returns the user of a client certificate, by the API server's rules.
-func certified(certificate *x509.Certificate) (user.Info, error) {
+// userOfCertificate returns the user of a client certificate, by the API server's rules.
+func userOfCertificate(certificate *x509.Certificate) (user.Info, error) {
 	subject := certificate.Subject
 	if slices.Contains(subject.Organization, user.SystemPrivilegedGroup) {
 		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
 	}
-	return named(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
+	return rejectAnonymous(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
 }
 
-// mayBe checks that the user of the token may impersonate the user, each group, the UID
-// and the extras. It caches the result for 5 s.
-func (i *identities) mayBe(ctx context.Context, token string, who user.Info, as *impersonation) error {
-	attributes, err := as.attributes()
+// post sends a review with the caller's token and decodes the answer.
+func (v *reviews) post(ctx context.Context, token, path string, review, answer runtime.Object) error {
+	body, err := runtime.Encode(protobufCodec, review)
 	if err != nil {
 		return err
 	}
-	key, err := json.Marshal([]any{who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), attributes})
-	if err != nil {
-		return unavailable(err)
-	}
-	sum := sha256.Sum256(key)
-	if _, known := i.rights.Get(sum); known {
-		return nil
-	}
-	for _, a := range attributes {
-		answer := &authorizationv1.SelfSubjectAccessReview{}
-		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
-		err := i.ask(ctx, token, accessReviewPath, question, answer)
-		if errors.Is(err, errDenied) {
-			return unauthorized("token")
-		}
-		if err != nil {
-			return unavailable(err)
-		}
-		if !answer.Status.Allowed || answer.Status.Denied {
-			return forbidden("impersonation", "User %q cannot impersonate resource %q in API group %q: %q", who.GetName(), a.Resource, a.Group, a.Name)
-		}
-	}
-	i.rights.Add(sum, true, impersonationTTL)
-	return nil
-}
-
-// attributes returns the rights that the impersonation needs, as
-// k8s.io/apiserver/pkg/endpoints/filters/impersonation checks them.
-func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, error) {
-	all := []authorizationv1.ResourceAttributes{{Verb: "impersonate", Resource: "users", Name: as.user}}
-	if namespace, name, err := serviceaccount.SplitUsername(as.user); err == nil {
-		all[0] = authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: name}
-	}
-	for _, g := range as.groups {
-		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "groups", Name: g})
-	}
-	const group = authenticationv1.GroupName
-	if as.uid != "" {
-		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "uids", Name: as.uid})
-	}
-	for escaped, values := range as.extra {
-		key, err := url.PathUnescape(escaped)
-		if err != nil {
-			return nil, badRequest("impersonation", "the header Impersonate-Extra-%s is not well escaped", escaped)
-		}
-		for _, v := range values {
-			all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "userextras", Subresource: key, Name: v})
-		}
-	}
-	if len(all) > maxImpersonated {
-		return nil, badRequest("impersonation", "the request impersonates %d things, which is more than %d", len(all), maxImpersonated)
-	}
-	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(a.String(), b.String()) })
-	return all, nil
-}
-
-// ask posts a review with the caller's token and decodes the answer.
-func (i *identities) ask(ctx context.Context, token, path string, question, answer runtime.Object) error {
-	body, err := runtime.Encode(protobufCodec, question)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.host.JoinPath(path).String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, v.host.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -239,7 +189,7 @@ func (i *identities) ask(ctx context.Context, token, path string, question, answ
 	request.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
 	request.Header.Set("Accept", runtime.ContentTypeProtobuf)
 	request.Header.Set("User-Agent", agent)
-	response, err := i.client.RoundTrip(request)
+	response, err := v.client.RoundTrip(request)
 	if err != nil {
 		return err
 	}
@@ -256,36 +206,6 @@ func (i *identities) ask(ctx context.Context, token, path string, question, answ
 	return runtime.DecodeInto(protobufCodec, content, answer)
 }
 
-// callerOf returns the user of the credential of a request.
-func (p *Proxy) callerOf(ctx context.Context, c *requestCall) (user.Info, error) {
-	if c.caller == nil {
-		c.caller = c.credential.certified
-	}
-	if c.caller != nil {
-		return c.caller, nil
-	}
-	who, err := p.identities.who(ctx, c.credential.token)
-	if err != nil {
-		return nil, err
-	}
-	c.caller = who
-	return who, nil
-}
-
-// identity returns the user of a request after impersonation. The proxy's answers depend on
-// this user.
-func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
-	who, err := p.callerOf(ctx, c)
-	if err != nil || c.as == nil {
-		return who, err
-	}
-	if err := p.mayBe(ctx, c.credential.token, who, c.as); err != nil {
-		return nil, err
-	}
-	c.acting, err = c.as.identity()
-	return c.acting, err
-}
-
 // credential is the credential of a request: a token or a client certificate, never both.
 type credential struct {
 	// token is a bearer token, from the header Authorization or from the subprotocols of a
@@ -294,8 +214,8 @@ type credential struct {
 	// bearer is true if the token was in the header Authorization. The proxy passes the
 	// subprotocols of a websocket on unchanged.
 	bearer bool
-	// certified is the user of a verified client certificate; nil if there is a token.
-	certified user.Info
+	// certificateUser is the user of a verified client certificate; nil if there is a token.
+	certificateUser user.Info
 }
 
 const (
@@ -328,11 +248,11 @@ func readCredential(r *http.Request, certificates bool) (credential, error) {
 		found = append(found, credential{token: token})
 	}
 	if certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		who, err := certified(r.TLS.VerifiedChains[0][0])
+		who, err := userOfCertificate(r.TLS.VerifiedChains[0][0])
 		if err != nil {
 			return credential{}, err
 		}
-		found = append(found, credential{certified: who})
+		found = append(found, credential{certificateUser: who})
 	}
 	switch len(found) {
 	case 0:

@@ -12,25 +12,44 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
+// withRequestInfo parses a request. It refuses a request without a credential, or with more
+// than one reading of who asks.
+func (p *Proxy) withRequestInfo(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		parsed, err := parseRequest(r, p.checks)
+		if err != nil {
+			return err
+		}
+		*c = *parsed
+		c.auditID = w.auditID
+		next.ServeHTTP(w, r.WithContext(withCall(r.Context(), c)))
+		return nil
+	})
+}
+
 // requestCall holds the parsed properties of a request.
 type requestCall struct {
-	credential credential
-	as         *impersonation
-	info       *request.RequestInfo
-	// plain reports that the proxy may answer the request, because the request has only
-	// one reading. The proxy passes all other requests on or refuses them.
-	plain   bool
-	upgrade bool
+	// withRequestInfo sets these fields. impersonation is nil for a request without it.
+	credential    credential
+	impersonation *impersonation
+	info          *request.RequestInfo
+	// unambiguous reports that the request has only one reading. The proxy passes all other
+	// requests on or refuses them.
+	unambiguous bool
+	upgrade     bool
+	// auditID returns the audit ID of the request.
+	auditID func() string
 
-	// caller is the user of the credential and acting the user after impersonation. Both
-	// are set by authentication. auditID returns the audit ID of the request.
-	caller, acting user.Info
-	auditID        func() string
+	// caller is the user of the credential: withAuthentication sets it.
+	caller user.Info
+	// impersonated is the user after impersonation: identity sets it.
+	impersonated user.Info
 	// flowKey is the key under which the limits count the caller, also if it impersonates.
+	// withUserLimits sets it and memory.
 	flowKey string
-	// room limits the bytes of the request and of its answer that are in memory at the same
+	// memory limits the bytes of the request and of its answer that are in memory at the same
 	// time.
-	room *budget.Reservation
+	memory *budget.Reservation
 }
 
 // infos parses requests as the API server does.
@@ -54,10 +73,10 @@ func requestChecks(certificates bool) []requestCheck {
 			return err
 		}},
 		{"impersonation", func(r *http.Request, c *requestCall) (err error) {
-			c.as, err = readImpersonation(r.Header)
+			c.impersonation, err = readImpersonation(r.Header)
 			return err
 		}},
-		{"masters", func(_ *http.Request, c *requestCall) error { return c.as.checkGroups() }},
+		{"masters", func(_ *http.Request, c *requestCall) error { return c.impersonation.checkGroups() }},
 		{"path", func(r *http.Request, _ *requestCall) error {
 			if !strings.HasPrefix(r.URL.Path, "/") || r.URL.Opaque != "" {
 				return badRequest("path", "the address of the request is not a path")
@@ -81,7 +100,7 @@ func parseRequest(r *http.Request, checks []requestCheck) (*requestCall, error) 
 	}
 	_, queryErr := url.ParseQuery(r.URL.RawQuery)
 	c.info = info
-	c.plain = infoErr == nil && queryErr == nil && !c.upgrade && r.URL.EscapedPath() == canonical(info)
+	c.unambiguous = infoErr == nil && queryErr == nil && !c.upgrade && r.URL.EscapedPath() == canonical(info)
 	return c, nil
 }
 

@@ -1,0 +1,130 @@
+package fanout
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// send sends the request for one namespace to the API server.
+func (s *Server) send(r *http.Request, q Request, namespace, accept string, query url.Values) (*http.Response, error) {
+	address := *s.Base
+	address.Path = strings.TrimSuffix(address.Path, "/") + q.Prefix + "/namespaces/" + namespace + "/" + q.Resource
+	address.RawPath = ""
+	address.RawQuery = query.Encode()
+	one, err := http.NewRequestWithContext(r.Context(), http.MethodGet, address.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	one.Header = passedOn(r.Header)
+	one.Header.Set("Accept", accept)
+	response, err := s.Transport.RoundTrip(one)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the API server: %w", err)
+	}
+	return response, nil
+}
+
+// PerConnection reports whether a header, by its canonical name, is a hop-by-hop field,
+// which a proxy does not pass on (RFC 9110, section 7.6.1).
+func PerConnection(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// passedOn returns the caller's header without the hop-by-hop fields, Accept-Encoding,
+// Content-Length, and the X-Remote-* fields that only a front proxy may set.
+func passedOn(header http.Header) http.Header {
+	out := header.Clone()
+	maps.DeleteFunc(out, func(name string, _ []string) bool {
+		return PerConnection(name) || name == "Accept-Encoding" || name == "Content-Length" || strings.HasPrefix(name, "X-Remote-")
+	})
+	return out
+}
+
+// Accepted returns the media types of JSON among the media types that a caller accepts. It
+// returns an *errors.StatusError 406 if the caller does not accept JSON.
+func Accepted(header http.Header) (string, error) {
+	var kept []string
+	all := strings.Join(header.Values("Accept"), ",")
+	if strings.TrimSpace(all) == "" {
+		return "application/json", nil
+	}
+	for part := range strings.SplitSeq(all, ",") {
+		kind, parameters, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		switch kind {
+		case "application/json":
+			kept = append(kept, mime.FormatMediaType(kind, parameters))
+		case "*/*", "application/*":
+			kept = append(kept, "application/json")
+		}
+	}
+	if len(kept) == 0 {
+		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only application/json is served of what is put together from several tenants or namespaces")
+	}
+	return strings.Join(slices.Compact(kept), ","), nil
+}
+
+// statusError returns an error in the form of the API server's errors.
+func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+// expired returns the error after which a client lists again.
+func expired(message string) *apierrors.StatusError {
+	return statusError(http.StatusGone, metav1.StatusReasonExpired, message)
+}
+
+// refuse answers with an error, as the API server does.
+func refuse(w http.ResponseWriter, err error) {
+	var known *apierrors.StatusError
+	if !errors.As(err, &known) {
+		known = statusError(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
+	}
+	known.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, err := json.Marshal(known.ErrStatus)
+	if err != nil {
+		panic(err) // a Status can always be encoded
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if known.ErrStatus.Code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(budget.RetryAfter))
+	}
+	w.WriteHeader(int(known.ErrStatus.Code))
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// nowhere returns the error for a caller without the right in any namespace.
+func nowhere(q Request) error {
+	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
+		fmt.Sprintf("%s is forbidden: there is no namespace in which you may list them", q.Resource))
+}
+
+// errorOf returns the error of an answer of the API server.
+func errorOf(code int, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Code == 0 {
+		return statusError(int32(code), metav1.StatusReasonUnknown, http.StatusText(code)) // an HTTP status code
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}

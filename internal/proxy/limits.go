@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Limits of requests. defaultInFlight and maxBody are the API server's defaults.
+const (
+	defaultInFlight = 400
+	maxBody         = 3 << 20
+	requestTimeout  = 65 * time.Second // the API server's 60 s come first
+	bodyTimeout     = 60 * time.Second
+	// writeTimeout is the maximum time that a client may take to read a part of an answer.
+	// It frees the memory of answers that a client does not read.
+	writeTimeout = 60 * time.Second
+	// inFlightShare divides MaxInFlight: one user may have a quarter of the requests in
+	// flight.
+	inFlightShare = 4
+)
+
+const (
+	defaultWatches = 1000
+	defaultLists   = 50
+	// maxAllWatches limits the watches, logs and upgraded connections of all users. At 60
+	// KB each, they take 600 MB of the memory in config/proxy.
+	maxAllWatches = 10_000
+)
+
+// clientTimeouts holds the time limits for slow clients: bodyTimeout and writeTimeout, except in
+// tests.
+type clientTimeouts struct{ body, write time.Duration }
+
+// withInFlightLimit limits how many requests the proxy handles at a time, and the time and
+// the body of each. A long-running request has none of these limits.
+func (p *Proxy) withInFlightLimit(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		if c.longRunning() {
+			defer w.unbound()()
+			next.ServeHTTP(w, r)
+			return nil
+		}
+		if !p.inFlight.take("") {
+			return tooMany("in-flight", "the proxy has too many requests, try again later")
+		}
+		defer p.inFlight.giveBack("")
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		p.boundBody(w, r)
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// boundBody limits the size of a request's body and the time to read it.
+func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.timeouts.body))
+}
+
+// withUserLimits limits the requests of each user, so that the slow requests of one user do
+// not delay those of another, and the memory that they take.
+func (p *Proxy) withUserLimits(next http.Handler) http.Handler {
+	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
+		c.flowKey = p.cache.flowKeyOf(c.caller)
+		if c.longRunning() {
+			c.memory = p.memory.OpenExact(c.flowKey)
+		} else {
+			if !p.perUser.take(c.flowKey) {
+				return tooMany("quota", "%q has too many requests under way: at most %d at a time", c.flowKey, p.perUser.max)
+			}
+			defer p.perUser.giveBack(c.flowKey)
+			c.memory = p.memory.Open(c.flowKey)
+		}
+		defer c.memory.Close()
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// flowKeyOf returns the key under which the limits count a user. The service
+// accounts of a tenant have one key, and so have the service accounts of a namespace
+// without a tenant, because an account there can create more accounts. Callers use the same
+// key for take and giveBack: a namespace may join a tenant in between.
+func (v *authorizationCache) flowKeyOf(who user.Info) string {
+	namespace, _, err := serviceaccount.SplitUsername(who.GetName())
+	if err != nil {
+		return who.GetName()
+	}
+	if tenant, _ := v.tenantNamed(namespace); tenant != "" {
+		return "the service accounts of tenant " + tenant
+	}
+	return "the service accounts of namespace " + namespace
+}
+
+// quota limits how many units each user may hold at a time, and all users together.
+type quota struct {
+	max, all int // 0 means no limit
+
+	mu    sync.Mutex
+	taken map[string]int
+	sum   int
+}
+
+func newQuota(maximum, all int) *quota {
+	return &quota{max: maximum, all: all, taken: map[string]int{}}
+}
+
+// take takes one unit for a key, or returns false if the key or all keys together hold the
+// maximum. Call giveBack after take returned true.
+func (q *quota) take(who string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.max > 0 && q.taken[who] >= q.max || q.all > 0 && q.sum >= q.all {
+		return false
+	}
+	q.taken[who]++
+	q.sum++
+	return true
+}
+
+func (q *quota) giveBack(who string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sum--
+	if q.taken[who]--; q.taken[who] <= 0 {
+		delete(q.taken, who)
+	}
+}
