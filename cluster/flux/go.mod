@@ -2,14 +2,15 @@ module github.com/tenure-dev/tenure/cluster/flux
 
 go 1.26.0
 
-tool (
-	github.com/fluxcd/helm-controller
-	github.com/fluxcd/image-automation-controller
-	github.com/fluxcd/image-reflector-controller
-	github.com/fluxcd/kustomize-controller
-	github.com/fluxcd/notification-controller
-	github.com/fluxcd/source-controller
-	helm.sh/helm/v4/cmd/helm
+tool helm.sh/helm/v4/cmd/helm
+
+require (
+	github.com/fluxcd/helm-controller v1.6.4
+	github.com/fluxcd/image-automation-controller v1.2.4
+	github.com/fluxcd/image-reflector-controller v1.2.4
+	github.com/fluxcd/kustomize-controller v1.9.5
+	github.com/fluxcd/notification-controller v1.9.3
+	github.com/fluxcd/source-controller v1.9.4
 )
 
 require (
@@ -149,15 +150,10 @@ require (
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/fluxcd/cli-utils v1.2.3 // indirect
-	github.com/fluxcd/helm-controller v1.6.4 // indirect
 	github.com/fluxcd/helm-controller/api v1.6.4 // indirect
-	github.com/fluxcd/image-automation-controller v1.2.4 // indirect
 	github.com/fluxcd/image-automation-controller/api v1.2.4 // indirect
-	github.com/fluxcd/image-reflector-controller v1.2.4 // indirect
 	github.com/fluxcd/image-reflector-controller/api v1.2.4 // indirect
-	github.com/fluxcd/kustomize-controller v1.9.5 // indirect
 	github.com/fluxcd/kustomize-controller/api v1.9.5 // indirect
-	github.com/fluxcd/notification-controller v1.9.3 // indirect
 	github.com/fluxcd/notification-controller/api v1.9.3 // indirect
 	github.com/fluxcd/pkg/apis/acl v0.10.0 // indirect
 	github.com/fluxcd/pkg/apis/event v0.27.2 // indirect
@@ -181,7 +177,6 @@ require (
 	github.com/fluxcd/pkg/ssh v0.25.0 // indirect
 	github.com/fluxcd/pkg/tar v1.2.0 // indirect
 	github.com/fluxcd/pkg/version v0.16.0 // indirect
-	github.com/fluxcd/source-controller v1.9.4 // indirect
 	github.com/fluxcd/source-controller/api v1.9.4 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.2 // indirect

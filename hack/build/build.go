@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -64,7 +66,7 @@ func (b builder) build(ctx context.Context, p program) error {
 		vcs = "-buildvcs=auto"
 		flags += b.stamp
 	}
-	args := append([]string{"build", "-v"}, p.modflags()...)
+	args := append([]string{"build", "-v"}, p.buildFlags()...)
 	if err := b.goCommand(ctx, dir, func(string) {}, append(args, vcs, "-ldflags="+flags, "-o", file, p.pkg)...); err != nil {
 		return err
 	}
@@ -84,18 +86,28 @@ func (b builder) build(ctx context.Context, p program) error {
 	return nil
 }
 
-// modflags returns the flag of the go command for a module file that is not go.mod.
-func (p program) modflags() []string {
-	if p.modfile == "" {
-		return nil
+// joined is the build tag of a main package that imports other programs, which only hack/build can
+// compile.
+const joined = "joined"
+
+// buildFlags returns the flags of the go command that decide what a program is built of.
+func (p program) buildFlags() []string {
+	switch {
+	case p.modfile != "":
+		return []string{"-modfile=" + p.modfile}
+	case len(p.joins) > 0:
+		return []string{"-tags=" + joined}
 	}
-	return []string{"-modfile=" + p.modfile}
+	return nil
 }
 
 // sources returns the folder in which the go command builds the program: the folder of its
-// module, or a copy in tmp if a file has to be added.
+// module, or a copy in tmp if a file has to be added or changed.
 func (b builder) sources(ctx context.Context, p program, tmp string) (string, error) {
 	module := filepath.Join(b.root, p.module)
+	if len(p.joins) > 0 {
+		return tmp, b.join(ctx, p, tmp)
+	}
 	if p.embeds == "" {
 		if strings.HasPrefix(p.pkg, "./") {
 			_, err := os.Stat(filepath.Join(module, p.pkg))
@@ -103,7 +115,7 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 		}
 		return module, nil
 	}
-	published, err := b.published(ctx, p)
+	published, err := b.published(ctx, p, p.release)
 	if err != nil {
 		return "", err
 	}
@@ -130,15 +142,58 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 	return tmp, b.goCommand(ctx, tmp, func(string) {}, "mod", "edit", "-replace", p.release+"=./"+replacement)
 }
 
-// published returns the folder of the module cache with the sources of p.release.
-func (b builder) published(ctx context.Context, p program) (string, error) {
+// join copies the files of the program's module to a folder, and the modules that it joins to
+// folders in it, as packages that can be imported.
+func (b builder) join(ctx context.Context, p program, tmp string) error {
+	if err := os.CopyFS(tmp, os.DirFS(filepath.Join(b.root, p.module))); err != nil {
+		return err
+	}
+	edit := []string{"mod", "edit"}
+	for _, module := range p.joins {
+		published, err := b.published(ctx, p, module)
+		if err != nil {
+			return err
+		}
+		name := path.Base(module)
+		dir := filepath.Join(tmp, name)
+		if err := os.CopyFS(dir, os.DirFS(published)); err != nil {
+			return err
+		}
+		if err := importable(filepath.Join(dir, "main.go")); err != nil {
+			return fmt.Errorf("cannot join %s: %w", module, err)
+		}
+		edit = append(edit, "-replace", module+"=./"+name)
+	}
+	return b.goCommand(ctx, tmp, func(string) {}, edit...)
+}
+
+// importable makes the file with the function main of a program a file of the package controller
+// with a function Main.
+func importable(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for _, change := range []struct{ from, to string }{{"package main", "package controller"}, {"func main() {", "func Main() {"}} {
+		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(change.from) + `$`)
+		if n := len(line.FindAll(content, -1)); n != 1 {
+			return fmt.Errorf("%s has %d lines %q, not one", filepath.Base(file), n, change.from)
+		}
+		content = line.ReplaceAll(content, []byte(change.to))
+	}
+	return os.WriteFile(file, content, 0o600)
+}
+
+// published returns the folder of the module cache with the sources of a module, at the version
+// that the program's module requires.
+func (b builder) published(ctx context.Context, p program, module string) (string, error) {
 	var text strings.Builder
-	if err := b.goCommand(ctx, filepath.Join(b.root, p.module), func(line string) { text.WriteString(line) }, "mod", "download", "-json", p.release); err != nil {
+	if err := b.goCommand(ctx, filepath.Join(b.root, p.module), func(line string) { text.WriteString(line) }, "mod", "download", "-json", module); err != nil {
 		return "", err
 	}
 	var downloaded struct{ Dir string }
 	if err := json.Unmarshal([]byte(text.String()), &downloaded); err != nil || downloaded.Dir == "" {
-		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", p.release, text.String())
+		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", module, text.String())
 	}
 	return downloaded.Dir, nil
 }
@@ -149,7 +204,7 @@ const replacement = "sources"
 // copyFolder replaces the folder p.copies in bin by the folder p.folder of the sources and their
 // licence.
 func (b builder) copyFolder(ctx context.Context, p program, tmp string) error {
-	sources, err := b.published(ctx, p)
+	sources, err := b.published(ctx, p, p.release)
 	if err != nil {
 		return err
 	}
@@ -180,7 +235,7 @@ func (b builder) stale(ctx context.Context, p program, dir string) (int, error) 
 			count++
 		}
 	}
-	args := append([]string{"list", "-deps"}, p.modflags()...)
+	args := append([]string{"list", "-deps"}, p.buildFlags()...)
 	err := b.goCommand(ctx, dir, counter, append(args, "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, p.pkg)...)
 	return count, err
 }

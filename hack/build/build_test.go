@@ -307,6 +307,30 @@ func TestRunModfile(t *testing.T) {
 	}
 }
 
+// TestRunJoined builds programs as one: the copies of their modules can be imported, and the
+// published ones are as they were.
+func TestRunJoined(t *testing.T) {
+	root := sources(t, `cat main.go source-controller/main.go image-automation-controller/main.go >"$out"; echo "$all" >>"$out"`)
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "tenure-flux"}, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
+	}
+	const changed = "package controller\n\nfunc Main() {\n}\n"
+	built := contents(t, filepath.Join(root, "bin"))["tenure-flux"]
+	if want := "package all\n" + changed + changed + "build -v -tags=joined "; !strings.HasPrefix(built, want) {
+		t.Errorf("it was built of %q instead of %q", built, want)
+	}
+	main := filepath.Join(root, "program", "main.go")
+	if published, err := os.ReadFile(main); err != nil || !strings.Contains(string(published), "package main") {
+		t.Errorf("the published module is now %q, %v", published, err)
+	}
+	testprogram.Write(t, main, []byte("package main\n"))
+	want := `cannot join github.com/fluxcd/source-controller: main.go has 0 lines "func main() {", not one`
+	if code := run(t.Context(), []string{"-C", root, "tenure-flux"}, os.Stdout, &errOut); code != 1 || !strings.Contains(errOut.String(), want) {
+		t.Errorf("a program of another form: got %d: %s", code, &errOut)
+	}
+}
+
 // TestRunStamped builds Tenure's own program and one of others as a version.
 func TestRunStamped(t *testing.T) {
 	root := sources(t, `echo "$all" >"$out"`)
@@ -357,12 +381,17 @@ func sources(t *testing.T, script string) string {
 		"cluster/fluxoperator/go.mod": "module m\n\nrequire github.com/controlplaneio-fluxcd/flux-operator v0.58.0\n",
 		"cluster/fluxoperator/go.sum": "",
 		"cluster/kyverno/go.mod":      "module m\n\nrequire github.com/kyverno/kyverno v1.19.1\n",
-		"module/LICENSE":              "AGPL",
-		"module/config/crd.yaml":      "crd",
-		"bin/tenure-cluster":          "old\n",
-		"never":                       "",
+		// Of a program that joins others.
+		"cluster/flux/go.mod":    "module m\n",
+		"cluster/flux/main.go":   "package all\n",
+		"program/main.go":        "package main\n\nfunc main() {\n}\n",
+		"module/LICENSE":         "AGPL",
+		"module/config/crd.yaml": "crd",
+		"bin/tenure-cluster":     "old\n",
+		"never":                  "",
 		"path/go": `#!/bin/sh
 root='` + root + `'
+case "$*" in "mod download -json github.com/fluxcd/"*-controller) printf '{"Dir": "%s/program"}' "$root"; exit;; esac
 [ "$1" != mod ] || { printf '{\n"Dir": "%s/module"\n}\n' "$root"; exit; }
 [ "$1" = build ] || { echo example.com/pkg; exit; }
 all="$*"

@@ -32,6 +32,11 @@ type program struct {
 	// built in a folder with the go.mod of module, in which the copy replaces release's module: it
 	// needs the requirements and replacements of module.
 	embeds string
+
+	// joins are modules whose root is a program each. The program calls them as functions, Main:
+	// it is built in a folder with the files of module, in which copies replace these modules.
+	// The copies are packages of the name controller instead of main.
+	joins []string
 }
 
 var programs = []program{
@@ -40,13 +45,15 @@ var programs = []program{
 	{name: "tenure-sigstore", module: "sigstore", pkg: "."},
 	{name: "tenure-cluster", module: "cluster", pkg: ".", links: []string{"kubectl"}, release: "k8s.io/kubernetes"},
 	// Other versions of Kubernetes, for tests and for fleets of clusters that have them.
-	{name: "tenure-cluster-1.33", module: "cluster", modfile: "kubernetes-1.33.mod", pkg: ".", release: "k8s.io/kubernetes"},
-	flux("source-controller"),
-	flux("kustomize-controller"),
-	flux("helm-controller"),
-	flux("notification-controller"),
-	flux("image-reflector-controller"),
-	flux("image-automation-controller"),
+	otherKubernetes("1.33"),
+	otherKubernetes("1.34"),
+	otherKubernetes("1.35"),
+	// Flux's controllers have no variable for a version: the go command records the versions of
+	// their modules in the program (go version -m).
+	{name: "tenure-flux", module: "cluster/flux", pkg: ".", joins: []string{
+		flux + "source-controller", flux + "kustomize-controller", flux + "helm-controller", flux + "notification-controller",
+		flux + "image-reflector-controller", flux + "image-automation-controller",
+	}},
 	// The tests run it as tenants, at the version that helm-controller uses.
 	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},
 	// Its manifests are generated before a release. Only `flux install` applies them.
@@ -69,14 +76,17 @@ var programs = []program{
 	},
 }
 
+// otherKubernetes returns the control plane of a minor version of Kubernetes that has its own module
+// file.
+func otherKubernetes(minor string) program {
+	return program{name: "tenure-cluster-" + minor, module: "cluster", modfile: "kubernetes-" + minor + ".mod", pkg: ".", release: "k8s.io/kubernetes"}
+}
+
 // kyverno is the module of Kyverno's programs.
 const kyverno = "github.com/kyverno/kyverno"
 
-// flux returns one of Flux's controllers. They have no variable for a version:
-// the go command records the module's in the program (go version -m).
-func flux(name string) program {
-	return program{name: name, module: "cluster/flux", pkg: "github.com/fluxcd/" + name}
-}
+// flux is the prefix of the modules of Flux's controllers.
+const flux = "github.com/fluxcd/"
 
 func names() []string {
 	all := make([]string, 0, len(programs))

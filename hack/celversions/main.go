@@ -38,7 +38,7 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	run, err := localVersions(root)
+	run, err := localVersions(root, oldest)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func supported(root string) (oldest, newest int, err error) {
 
 // localVersions returns, for each minor version that the local cluster can run, the tests that run
 // on it.
-func localVersions(root string) (map[int]string, error) {
+func localVersions(root string, oldest int) (map[int]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "cluster", "kubernetes-*.mod"))
 	if err != nil {
 		return nil, err
@@ -150,7 +150,10 @@ func localVersions(root string) (map[int]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		versions[minor] = fmt.Sprintf("those of Capsule's rules, by `make test-kubernetes VERSION=1.%d`", minor)
+		versions[minor] = fmt.Sprintf("no; `make test-kubernetes VERSION=1.%d` is to run those of the rules", minor)
+		if minor < oldest {
+			versions[minor] = fmt.Sprintf("those of Capsule's rules, by `make test-kubernetes VERSION=1.%d`", minor)
+		}
 	}
 	minor, err := number(filepath.Join(root, "cluster", "go.mod"), localVersion)
 	versions[minor] = "all"

@@ -183,9 +183,7 @@ func (s *signer) signFile(content []byte) (signature, bundle []byte, err error) 
 // clusterPrograms are the programs in the archive for the local cluster. flux-operator, which is
 // under the AGPL, is not among them.
 var clusterPrograms = []string{
-	"tenure", "tenure-cluster", "tenure-server", "tenure-sigstore",
-	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
-	"image-reflector-controller", "image-automation-controller",
+	"tenure", "tenure-cluster", "tenure-server", "tenure-sigstore", "tenure-flux",
 }
 
 // packPrograms packs the local cluster's programs in a folder, which are for the system of this

@@ -390,7 +390,8 @@ func (c *Cluster) onProgramCrash(crash *node.Crash) {
 	if c.life.Err() != nil {
 		return
 	}
-	ofFlux := slices.Contains(fluxPrograms, crash.Program) || crash.Program == fluxOperator
+	controller := func(p node.Program) bool { return p.Name == crash.Program }
+	ofFlux := slices.ContainsFunc(node.FluxPrograms(""), controller) || crash.Program == fluxOperator
 	if c.opts.EndOnCrash && !c.settled.Load() && ofFlux && crash.Starts >= failedStarts {
 		c.log.Error("the cluster ends", "error", crash)
 		c.end(fmt.Errorf("%w\nnothing that needs it becomes ready: correct its arguments in the fleet's manifests of Flux", crash))

@@ -7,13 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-)
 
-// fluxPrograms are the Flux controllers that a fleet may use.
-var fluxPrograms = []string{
-	"source-controller", "kustomize-controller", "helm-controller",
-	"notification-controller", "image-reflector-controller", "image-automation-controller",
-}
+	"github.com/tenure-dev/tenure/internal/localcluster/node"
+)
 
 // fluxOperator is the program that fleets with a FluxInstance need, and fluxOperatorConfig the
 // folder beside it with its manifests. Both are built on demand: flux-operator is under the
@@ -44,7 +40,7 @@ func checkPrograms(binDir, plane string, operator bool) error {
 		return err == nil && info.Mode()&0o111 != 0
 	}
 	var missing []string
-	for _, name := range append([]string{"tenure", controlPlane, "tenure-server"}, fluxPrograms...) {
+	for _, name := range []string{"tenure", controlPlane, "tenure-server", node.FluxProgram} {
 		if !runs(name) {
 			missing = append(missing, name)
 		}

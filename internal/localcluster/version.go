@@ -232,7 +232,7 @@ const KubernetesMinor = "1.36"
 
 // OtherKubernetes are further minor versions that it can run, each with a program that is built on
 // demand from cluster/kubernetes-VERSION.mod.
-var OtherKubernetes = []string{"1.33"}
+var OtherKubernetes = []string{"1.33", "1.34", "1.35"}
 
 // controlPlane is the name of the program with the control plane.
 const controlPlane = "tenure-cluster"

@@ -165,11 +165,11 @@ func TestControlPlaneOf(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
 		"": "tenure-cluster", KubernetesMinor: "tenure-cluster", "v" + KubernetesMinor + ".1": "tenure-cluster",
-		"1.33": "tenure-cluster-1.33", "v1.33.7": "tenure-cluster-1.33",
-		"1.35": "", "v1.34.2": "", "1.3": "", "1.333": "", KubernetesMinor + "0": "",
+		"1.33": "tenure-cluster-1.33", "v1.33.7": "tenure-cluster-1.33", "v1.34.2": "tenure-cluster-1.34", "1.35": "tenure-cluster-1.35",
+		"1.32": "", "v1.37.0": "", "1.3": "", "1.333": "", KubernetesMinor + "0": "",
 	} {
 		got, err := controlPlaneOf(version)
-		if got != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "programs are Kubernetes "+KubernetesMinor+", and 1.33 on demand") {
+		if got != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "programs are Kubernetes "+KubernetesMinor+", and 1.33, 1.34, 1.35 on demand") {
 			t.Errorf("version %q: %q, %v", version, got, err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestCompleteOtherVersion(t *testing.T) {
 func TestCheckPrograms(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
+	for _, name := range []string{"tenure", "tenure-cluster", "tenure-server", "tenure-flux"} {
 		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}

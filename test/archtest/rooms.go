@@ -137,7 +137,7 @@ var layers = []layer{
 	},
 	{
 		folder: "cluster",
-		does:   "a module: the control plane as one program; `cluster/flux` pins and builds Flux's programs, `cluster/fluxoperator` flux-operator, `cluster/kyverno` Kyverno",
+		does:   "a module: the control plane as one program; `cluster/flux` pins Flux's controllers and makes them one program, `cluster/fluxoperator` flux-operator, `cluster/kyverno` Kyverno",
 	},
 	{
 		folder: "sigstore",

@@ -102,8 +102,8 @@ func testLockdown(r run) {
 		"notification-controller": {noCross},
 	} {
 		p := r.processOf(controller)
-		if !strings.HasSuffix(p.command[0], "/"+controller) {
-			r.t.Errorf("%s is the process %s", controller, p.command[0])
+		if !strings.HasSuffix(p.command[0], "/tenure-flux") || p.command[1] != controller {
+			r.t.Errorf("%s is the process %s", controller, p.command[:2])
 		}
 		for _, flag := range flags {
 			if !slices.Contains(p.args, flag) || !slices.Contains(p.command, flag) {

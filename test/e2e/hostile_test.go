@@ -407,9 +407,7 @@ func (r run) cleanEnvironment() {
 // their children.
 func (r run) onlyKnownProcesses() {
 	r.t.Helper()
-	known := []string{
-		"tenure", "tenure-cluster", "source-controller", "kustomize-controller", "helm-controller", "notification-controller",
-	}
+	known := []string{"tenure", "tenure-cluster", "tenure-flux"}
 	out, err := exec.CommandContext(r.t.Context(), "ps", "-axww", "-o", "pid=,ppid=,pgid=,stat=,args=").Output()
 	if err != nil {
 		r.t.Fatal(err)

@@ -110,8 +110,8 @@ func TestImageAutomation(t *testing.T) {
 	expectNothing(t, "a fleet with image automation is ready", failed)
 	for _, controller := range []string{"image-reflector-controller", "image-automation-controller"} {
 		command := r.processOf(controller).command
-		if got := filepath.Base(command[0]); got != controller {
-			t.Errorf("the Pod of %s runs %s", controller, got)
+		if filepath.Base(command[0]) != "tenure-flux" || command[1] != controller {
+			t.Errorf("the Pod of %s runs %s", controller, command[:2])
 		}
 		// The exit code is 1 for no.
 		can, _ := kubectl(t, r.Cluster, "", "auth", "can-i", "list", "secrets", "--all-namespaces", "--as=system:serviceaccount:flux-system:"+controller)

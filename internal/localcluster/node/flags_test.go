@@ -236,7 +236,8 @@ func TestRewrite(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, inv.args); diff != "" {
+			// The first argument chooses the controller in the program.
+			if diff := cmp.Diff(append([]string{tc.program}, tc.want...), inv.args); diff != "" {
 				t.Errorf("%s: arguments: -want +got\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.ports, inv.ports); diff != "" {
@@ -284,7 +285,10 @@ func FuzzRewrite(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, arg := range inv.args {
+			if !slices.Equal(p.Prefix, inv.args[:len(p.Prefix)]) {
+				t.Fatalf("%s: another program would run: %q", p.Name, inv.args)
+			}
+			for _, arg := range inv.args[len(p.Prefix):] {
 				m := shape.FindStringSubmatch(arg)
 				if m == nil {
 					t.Fatalf("%s: %q is not --name=value", p.Name, arg)

@@ -112,15 +112,19 @@ var (
 	}
 )
 
+// FluxProgram is the name of the executable with Flux's controllers. Its first argument is the
+// name of a controller.
+const FluxProgram = "tenure-flux"
+
 // FluxPrograms returns the six controllers of Flux 2.9 with the flags of their main
-// packages. The executables are in binDir under their own names. A missing
-// executable fails at its start.
+// packages. The executable is in binDir. Without it, they fail at their start.
 func FluxPrograms(binDir string) []Program {
 	var programs []Program
 	for name, extra := range fluxFlagsExtra {
 		programs = append(programs, Program{
 			Name:      name,
-			Path:      filepath.Join(binDir, name),
+			Path:      filepath.Join(binDir, FluxProgram),
+			Prefix:    []string{name},
 			Flags:     slices.Concat(commonFlags, extra),
 			DropGates: fluxDropGates,
 			// kustomize-controller clones remote bases with git, and decrypts for

@@ -3,7 +3,7 @@ package node
 import "path/filepath"
 
 // TenureServer returns `tenure-server manager`, `tenure-server proxy` and `tenure-server check`
-// with their flags. The executable is in binDir under its own name, as for [FluxPrograms].
+// with their flags. The executable is in binDir under its own name.
 func TenureServer(binDir string) []Program {
 	const name = "tenure-server"
 	file := filepath.Join(binDir, name)

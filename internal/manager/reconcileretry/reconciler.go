@@ -29,15 +29,25 @@ const (
 	// forbidden is part of the API server's message when it refuses a request, because of
 	// missing rights or an admission rule.
 	forbidden = "is forbidden"
+
+	// quotaUnknown is part of the API server's message when it refuses an object because a quota
+	// counts its kind and kube-controller-manager has not counted yet. It looks for new kinds every
+	// 30 s, so this happens after the CRDs of Flux have been created.
+	quotaUnknown = "status unknown for quota"
+	// quotaDelay is the time between the attempts of an object that is refused for such a quota.
+	quotaDelay = 5 * time.Second
+	// quotaGrace is the age up to which an object is retried for such a quota.
+	quotaGrace = time.Minute
 )
 
 // Reconciler retries objects of one kind that failed because the API server did not yet know
-// the rights that the manager or the fleet had given their accounts: it requests a
-// reconciliation from Flux. Without it, Flux would retry at the object's next interval, which
-// may be an hour away.
+// the rights that the manager or the fleet had given their accounts, or because Kubernetes had
+// not yet counted for a quota: it requests a reconciliation from Flux. Without it, Flux would
+// retry at the object's next interval, which may be an hour away.
 //
 // It has no state of its own. The RoleBindings hold the time at which the rights were given,
-// and the object holds the time of its last attempt and the last request that Flux handled.
+// and the object holds the time of its creation, of its last attempt and the last request that
+// Flux handled.
 // So a restarted manager, or another replica, finds the objects to retry and does not
 // request the same retry twice.
 type Reconciler struct {
@@ -68,11 +78,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			}
 			return ctrl.Result{}, fmt.Errorf("cannot read %s %s: %w", r.Kind.Kind, request, err)
 		}
-		given, err := r.rightsGivenAt(ctx, u)
+		at, err := r.due(ctx, u)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		at := due(u, given)
 		if at.IsZero() {
 			return ctrl.Result{}, nil
 		}
@@ -84,6 +93,49 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// due returns the time of the next retry of an object, or the zero time if it needs none.
+func (r *Reconciler) due(ctx context.Context, u *unstructured.Unstructured) (time.Time, error) {
+	if !retriable(u) {
+		return time.Time{}, nil
+	}
+	if strings.Contains(failureevents.Condition(u, "Ready")["message"], quotaUnknown) {
+		return dueForQuota(u), nil
+	}
+	given, err := r.rightsGivenAt(ctx, u)
+	return dueForRights(u, given), err
+}
+
+// retriable reports whether the API server refused the last attempt of an object, and Flux would
+// handle a request.
+func retriable(u *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+	asked := u.GetAnnotations()[Annotation]
+	waits := asked != "" && asked != handled(u)
+	return refused(u) && u.GetDeletionTimestamp().IsZero() && !suspended && !waits
+}
+
+// handled returns the last request that Flux handled.
+func handled(u *unstructured.Unstructured) string {
+	heard, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
+	return heard
+}
+
+// triedAt returns the time of the last attempt. An unchanged failure keeps its transition time, so
+// the last handled request counts, too.
+func triedAt(u *unstructured.Unstructured) time.Time {
+	return later(parsed(failureevents.Condition(u, "Ready")["lastTransitionTime"]), parsed(handled(u)))
+}
+
+// dueForQuota returns the time of the next retry of an object that is refused for a quota that is
+// not counted yet. It returns the zero time if the object is too old.
+func dueForQuota(u *unstructured.Unstructured) time.Time {
+	tried, created := triedAt(u), u.GetCreationTimestamp().Time
+	if tried.Sub(created) >= quotaGrace {
+		return time.Time{}
+	}
+	return later(tried, created).Add(quotaDelay)
 }
 
 // rightsGivenAt returns the time at which the manager, or a sync of the platform, last gave
@@ -153,24 +205,12 @@ func byPlatform(o client.Object, profile *v1alpha1.TenancyProfileSpec) bool {
 	})
 }
 
-// due returns the time of the next retry of an object whose account got rights at the time
+// dueForRights returns the time of the next retry of an object whose account got rights at the time
 // given. It returns the zero time if the object needs no retry. While the API server still
 // refuses the object, the retries come 2, 4, 8 and 16 s after the rights were given.
-func due(u *unstructured.Unstructured, given time.Time) time.Time {
-	if given.IsZero() || !refused(u) || !u.GetDeletionTimestamp().IsZero() {
-		return time.Time{}
-	}
-	if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended {
-		return time.Time{}
-	}
-	heard, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
-	if asked := u.GetAnnotations()[Annotation]; asked != "" && asked != heard {
-		return time.Time{} // Flux has not handled the last request yet
-	}
-	// An unchanged failure keeps its transition time, so the last handled request counts, too.
-	tried := later(parsed(failureevents.Condition(u, "Ready")["lastTransitionTime"]), parsed(heard))
-	since := max(tried.Sub(given), 0)
-	if since >= grace {
+func dueForRights(u *unstructured.Unstructured, given time.Time) time.Time {
+	since := max(triedAt(u).Sub(given), 0)
+	if given.IsZero() || since >= grace {
 		return time.Time{}
 	}
 	return given.Add(since + max(since, first))

@@ -20,6 +20,7 @@ import (
 
 const (
 	noRights  = `ConfigMap/dev/app dry-run failed (Forbidden): configmaps "app" is forbidden: User "system:serviceaccount:dev:dev" cannot patch resource`
+	noQuota   = `GitRepository/dev/app dry-run failed (Forbidden): gitrepositories.source.toolkit.fluxcd.io "app" is forbidden: status unknown for quota: tenure, resources: count/gitrepositories.source.toolkit.fluxcd.io`
 	noFolder  = "kustomization path not found: stat /tmp/x: no such file or directory"
 	immutable = `Secret/dev/app dry-run failed (Invalid): Secret "app" is invalid: data: Forbidden: field is immutable`
 )
@@ -60,6 +61,12 @@ func binding(namespace string, after time.Duration) *rbacv1.RoleBinding {
 		},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "dev", Name: "dev"}},
 	}
+}
+
+// created says when an object was created, after the rights were given.
+func created(u *unstructured.Unstructured, after time.Duration) *unstructured.Unstructured {
+	u.SetCreationTimestamp(metav1.Time{Time: given.Add(after)})
+	return u
 }
 
 // appliedBy says that somebody changed a binding when the rights were given.
@@ -155,6 +162,10 @@ func TestAsk(t *testing.T) {
 			reason: "an old binding has got a new subject", object: ready("False", noRights, -time.Minute), want: true,
 			binding: changed(binding("dev", -time.Hour), appliedBy("tenure-manager")),
 		},
+		"no count":             {reason: "Kubernetes may have counted for the quota by now", object: created(ready("False", noQuota, -2*time.Second), -20*time.Second), want: true},
+		"no count, too early":  {reason: "Kubernetes may not have counted yet", object: created(ready("False", noQuota, time.Second), -20*time.Second), again: 3 * time.Second},
+		"no count, long after": {reason: "nobody counts for the quota", object: created(ready("False", noQuota, -2*time.Second), -time.Hour)},
+		"no count, suspended":  {reason: "it is not to reconcile", object: with(created(ready("False", noQuota, -2*time.Second), -20*time.Second), true, "spec", "suspend")},
 		"written by others": {
 			reason: "what others write on a binding gives no rights", object: ready("False", noRights, -time.Minute),
 			binding: changed(binding("dev", -time.Hour), appliedBy("else")),
@@ -298,7 +309,7 @@ func TestWaiting(t *testing.T) {
 }
 
 // FuzzDue gives the reconciler any times that a tenant may write: an object is asked a
-// while after the rights, or never.
+// while after the rights, or its creation, or never.
 func FuzzDue(f *testing.F) {
 	f.Add("2026-11-22T12:00:01Z", "", "", noRights)
 	f.Add("", "2026-11-22T12:00:09.5Z", "2026-11-22T12:00:09.5Z", noRights)
@@ -306,7 +317,13 @@ func FuzzDue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, since, heard, request, message string) {
 		u := with(with(ready("False", message, 0), request, "metadata", "annotations", Annotation), heard, "status", "lastHandledReconcileAt")
 		u.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["lastTransitionTime"] = since
-		at := due(u, given)
+		if !retriable(u) {
+			return
+		}
+		if at := dueForQuota(created(u, 0)); !at.IsZero() && (at.Before(given.Add(quotaDelay)) || at.After(given.Add(quotaGrace+quotaDelay))) {
+			t.Errorf("it is asked %s after it was created", at.Sub(given))
+		}
+		at := dueForRights(u, given)
 		if !at.IsZero() && (at.Before(given.Add(first)) || at.After(given.Add(2*grace))) {
 			t.Errorf("it is asked %s after it was given rights", at.Sub(given))
 		}
