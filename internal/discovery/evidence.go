@@ -192,6 +192,8 @@ func (d *discovery) deliverer(u unstructured.Unstructured) (platform, tenant str
 	remote, _, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
 	admin := d.adminBinding(account)
 	switch {
+	case remote != nil && d.appliedByPlatform(&u) && d.fromRoot(u):
+		return what + " delivers from the platform's own repository into another cluster", ""
 	case remote != nil:
 		return "", what + " delivers into another cluster"
 	case !d.appliedByPlatform(&u):

@@ -93,7 +93,10 @@ func TestEvidence(t *testing.T) {
 		}}}}},
 	}
 	remote := kustomizes("x", "app", "flux-system/flux-system", "")
-	remote.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
+	remoteTeam := kustomizes("x", "app", "flux-system/teams", "deployer")
+	for _, k := range []client.Object{remote, remoteTeam} {
+		k.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
+	}
 	delivers := func(source, target string, inventory ...string) client.Object {
 		k := kustomizes("flux-system", "team", "flux-system/"+source, "")
 		content := k.(runtime.Unstructured).UnstructuredContent()
@@ -183,7 +186,14 @@ func TestEvidence(t *testing.T) {
 			tenant: "Kustomization x/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository",
 		},
 		"another cluster": {
-			reason: "what it does there is not seen", objects: []client.Object{by(remote, apps)}, tenant: "Kustomization x/app delivers into another cluster",
+			reason:  "as the hub of a fleet does: the platform decides what is applied",
+			objects: []client.Object{by(remote, apps)}, platform: "Kustomization x/app delivers from the platform's own repository into another cluster",
+		},
+		"another repository into another cluster": {
+			reason: "what it does there is not seen", objects: []client.Object{by(remoteTeam, apps)}, tenant: "Kustomization x/app delivers into another cluster",
+		},
+		"made by somebody, into another cluster": {
+			reason: "the platform did not apply it", objects: []client.Object{remote}, tenant: "Kustomization x/app delivers into another cluster",
 		},
 		"a repository alone": {
 			reason: "somebody may deliver from it", objects: []client.Object{by(repository("x", "own", "https://git.example.com/acme/own"), apps)}, tenant: "GitRepository x/own is not the platform's own repository",

@@ -171,8 +171,12 @@ func (c *Cluster) reportGone(served map[schema.GroupKind][]string) {
 		if len(gone) == 0 {
 			continue
 		}
+		named := strings.Join(gone[:min(len(gone), namedFiles)], ", ")
+		if more := len(gone) - namedFiles; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
 		c.opts.Report(fmt.Errorf("%d objects of %s have versions that Flux %s does not serve any more, and will fail with all that waits for them: %s; `flux migrate -f %s` changes them",
-			len(gone), m.URL, config.FluxVersion(), strings.Join(gone[:min(len(gone), namedFiles)], ", "), m.Dir))
+			len(gone), m.URL, config.FluxVersion(), named, m.Dir))
 	}
 }
 
