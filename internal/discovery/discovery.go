@@ -35,9 +35,10 @@ type Tenant struct {
 	// Namespaces are the namespaces of the tenant, sorted.
 	Namespaces []string
 	// Accounts are the service accounts as which Flux applies the tenant's manifests, and
-	// the service accounts with the tenant's label. They are sorted, with the accounts
-	// outside of the tenant's namespaces last. A Tenant without a namespace has no
-	// accounts.
+	// the service accounts with the tenant's label. The first ones are those that objects of
+	// the platform name, then those with rights, and those that do not exist are the last ones;
+	// among equals, the accounts outside of the tenant's namespaces are last. A Tenant without
+	// a namespace has no accounts.
 	Accounts []Account
 	// Owners are the owners of the tenant's Tenant object, in the same order.
 	Owners []Owner
@@ -399,9 +400,28 @@ func (d *discovery) assignAccounts() {
 			return 1
 		}
 		slices.SortFunc(t.Accounts, func(a, b Account) int {
-			return cmp.Or(cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
+			return cmp.Or(cmp.Compare(d.rank(a), d.rank(b)), cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
 		})
 	}
+}
+
+// rank orders the accounts of a tenant. A tenant's own objects may name accounts that do not exist or
+// have no rights: what such an account cannot do says nothing about the tenant.
+func (d *discovery) rank(a Account) int {
+	exists := slices.ContainsFunc(d.accounts, func(o corev1.ServiceAccount) bool { return o.Namespace == a.Namespace && o.Name == a.Name })
+	syncs := slices.ContainsFunc(slices.Concat(d.kustomizations, d.releases), func(u unstructured.Unstructured) bool {
+		return d.appliedByPlatform(&u) && u.GetNamespace() == a.Namespace && nested(u, "spec", "serviceAccountName") == a.Name
+	})
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}
+	switch {
+	case exists && syncs:
+		return 0
+	case exists && slices.ContainsFunc(d.grants, func(g grant) bool { return slices.Contains(g.subjects, subject) }):
+		return 1
+	case exists:
+		return 2
+	}
+	return 3
 }
 
 // guessAccounts finds the accounts of a tenant whose accounts have no label and are named

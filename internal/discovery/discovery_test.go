@@ -275,6 +275,31 @@ func TestOwnersShapes(t *testing.T) {
 	}
 }
 
+// TestAccountOrder checks that the first account, as which a tenant is attacked, is the one as which the
+// platform has Flux apply the tenant's objects, whatever accounts the tenant's own objects name.
+func TestAccountOrder(t *testing.T) {
+	t.Parallel()
+	label := map[string]string{Label: "team"}
+	sync := by(fluxObject(flux.Kustomization, "team", "apps", map[string]any{
+		"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"},
+	}), "flux-system/flux-system")
+	named := func(account string) client.Object {
+		return by(fluxObject(flux.HelmRelease, "team", account, map[string]any{"serviceAccountName": account}), "team/apps")
+	}
+	rights := binding("team", "edit", "bound")
+	rights.SetName("bound")
+	found := discover(t, namespace("team", label), sync,
+		named("absent"), named("bare"), account("team", "bare", nil), account("team", "bound", label), account("team", "deployer", nil),
+		rights, binding("team", "admin", "deployer"))
+	want := []Account{{"team", "deployer"}, {"team", "bound"}, {"team", "bare"}, {"team", "absent"}}
+	if len(found) != 1 {
+		t.Fatalf("found %v", found)
+	}
+	if diff := cmp.Diff(want, found[0].Accounts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestAddress checks that the address of a repository is what --map takes.
 func TestAddress(t *testing.T) {
 	t.Parallel()

@@ -93,8 +93,8 @@ func TestEvidence(t *testing.T) {
 		}}}}},
 	}
 	remote := kustomizes("x", "app", "flux-system/flux-system", "")
-	remoteTeam := kustomizes("x", "app", "flux-system/teams", "deployer")
-	for _, k := range []client.Object{remote, remoteTeam} {
+	remoteAlone, remoteTeam := kustomizes("x", "app", "flux-system/flux-system", ""), kustomizes("x", "app", "flux-system/teams", "deployer")
+	for _, k := range []client.Object{remote, remoteAlone, remoteTeam} {
 		k.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
 	}
 	delivers := func(source, target string, inventory ...string) client.Object {
@@ -193,7 +193,7 @@ func TestEvidence(t *testing.T) {
 			reason: "what it does there is not seen", objects: []client.Object{by(remoteTeam, apps)}, tenant: "Kustomization x/app delivers into another cluster",
 		},
 		"made by somebody, into another cluster": {
-			reason: "the platform did not apply it", objects: []client.Object{remote}, tenant: "Kustomization x/app delivers into another cluster",
+			reason: "the platform did not apply it", objects: []client.Object{remoteAlone}, tenant: "Kustomization x/app delivers into another cluster",
 		},
 		"a repository alone": {
 			reason: "somebody may deliver from it", objects: []client.Object{by(repository("x", "own", "https://git.example.com/acme/own"), apps)}, tenant: "GitRepository x/own is not the platform's own repository",

@@ -185,20 +185,31 @@ func goneIn(name string, content []byte, served map[schema.GroupKind][]string) [
 	if !bytes.Contains(content, []byte(fluxGroups+"/")) {
 		return nil
 	}
-	objects, err := flux.ReadObjects(content)
-	if err != nil {
-		return nil // a template or a patch
+	isGone := func(gvk schema.GroupVersionKind) bool {
+		versions, known := served[gvk.GroupKind()]
+		return known && !slices.Contains(versions, gvk.Version)
 	}
 	var gone []string
+	objects, err := flux.ReadObjects(content)
+	if err != nil {
+		// A patch, or a template of a chart, whose name only Helm knows.
+		for _, match := range templateKind.FindAllSubmatch(content, -1) {
+			if gvk := schema.FromAPIVersionAndKind(string(match[1]), string(match[2])); isGone(gvk) {
+				gone = append(gone, fmt.Sprintf("%s %s (%s)", gvk.Kind, gvk.Version, name))
+			}
+		}
+		return gone
+	}
 	for _, u := range objects {
-		gvk := u.GroupVersionKind()
-		versions, known := served[gvk.GroupKind()]
-		if known && !slices.Contains(versions, gvk.Version) {
+		if gvk := u.GroupVersionKind(); isGone(gvk) {
 			gone = append(gone, fmt.Sprintf("%s %s %s (%s)", gvk.Kind, u.GetName(), gvk.Version, name))
 		}
 	}
 	return gone
 }
+
+// templateKind matches the API version and the kind at the top of an object in a template.
+var templateKind = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?([\w./-]+)["']?[ \t]*\r?\nkind:[ \t]*["']?(\w+)`)
 
 // pinnedMinor finds the minor version in a range of versions such as 2.7.x, ~2.7.0 or v2.7.1.
 var pinnedMinor = regexp.MustCompile(`^[=~v\s]*(\d+)\.(\d+)(?:\.[\dx*].*)?$`)
