@@ -35,10 +35,10 @@ type Tenant struct {
 	// Namespaces are the namespaces of the tenant, sorted.
 	Namespaces []string
 	// Accounts are the service accounts as which Flux applies the tenant's manifests, and
-	// the service accounts with the tenant's label. The first ones are those that objects of
-	// the platform name, then those with rights, and those that do not exist are the last ones;
-	// among equals, the accounts outside of the tenant's namespaces are last. A Tenant without
-	// a namespace has no accounts.
+	// the service accounts with the tenant's label. Accounts with rights are first, among them
+	// those of the platform's syncs, and accounts that do not exist are last; among equals, the
+	// accounts outside of the tenant's namespaces are last. A Tenant without a namespace has no
+	// accounts.
 	Accounts []Account
 	// Owners are the owners of the tenant's Tenant object, in the same order.
 	Owners []Owner
@@ -387,7 +387,11 @@ func (d *discovery) assignAccounts() {
 		}
 	}
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
-		add(d.owner(u), u.GetNamespace(), nested(u, "spec", "serviceAccountName"))
+		name := nested(u, "spec", "serviceAccountName")
+		if d.appliedByPlatform(&u) {
+			name = d.accountOf(u).Name
+		}
+		add(d.owner(u), u.GetNamespace(), name)
 	}
 	for _, t := range d.tenants {
 		if len(t.Accounts) == 0 {
@@ -409,19 +413,29 @@ func (d *discovery) assignAccounts() {
 // have no rights: what such an account cannot do says nothing about the tenant.
 func (d *discovery) rank(a Account) int {
 	exists := slices.ContainsFunc(d.accounts, func(o corev1.ServiceAccount) bool { return o.Namespace == a.Namespace && o.Name == a.Name })
-	syncs := slices.ContainsFunc(slices.Concat(d.kustomizations, d.releases), func(u unstructured.Unstructured) bool {
-		return d.appliedByPlatform(&u) && u.GetNamespace() == a.Namespace && nested(u, "spec", "serviceAccountName") == a.Name
-	})
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}
-	switch {
-	case exists && syncs:
+	bound := slices.ContainsFunc(d.grants, func(g grant) bool { return slices.ContainsFunc(g.subjects, a.isSubject) })
+	switch syncs := slices.Contains(d.syncAccounts(), a); {
+	case exists && bound && syncs:
 		return 0
-	case exists && slices.ContainsFunc(d.grants, func(g grant) bool { return slices.Contains(g.subjects, subject) }):
+	case exists && bound:
 		return 1
-	case exists:
+	case exists && syncs:
 		return 2
+	case exists:
+		return 3
 	}
-	return 3
+	return 4
+}
+
+// syncAccounts returns the accounts as which Flux applies the objects of the platform's own syncs.
+func (d *discovery) syncAccounts() []Account {
+	var accounts []Account
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if d.appliedByPlatform(&u) {
+			accounts = append(accounts, d.accountOf(u))
+		}
+	}
+	return accounts
 }
 
 // guessAccounts finds the accounts of a tenant whose accounts have no label and are named

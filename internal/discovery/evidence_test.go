@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,12 +84,7 @@ func TestEvidence(t *testing.T) {
 	admin := func(binding, user, name string) client.Object {
 		return clusterBinding(binding, "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: user, Name: name})
 	}
-	lockdown := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller"},
-		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "manager", Args: []string{"--default-service-account=flux"},
-		}}}}},
-	}
+	lockdown := locked("flux")
 	remote := kustomizes("x", "app", "flux-system/flux-system", "")
 	remoteAlone, remoteTeam := kustomizes("x", "app", "flux-system/flux-system", ""), kustomizes("x", "app", "flux-system/teams", "deployer")
 	for _, k := range []client.Object{remote, remoteAlone, remoteTeam} {
