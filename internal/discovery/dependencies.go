@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // Dependencies returns a message for each Kustomization, HelmRelease and ResourceSet of the platform that
-// waits for an object of a tenant, or copies one: a tenant that breaks or deletes the object holds up
+// waits for an object of a tenant, by name or by spec.wait, or copies one: a tenant that breaks or deletes the object holds up
 // the platform. An object in a tenant's namespace is the tenant's, and so is the Kustomization that
 // delivers its repository. The messages are sorted. Dependencies returns an error if it cannot list a
 // kind that the cluster has.
@@ -34,11 +35,13 @@ func Dependencies(ctx context.Context, c client.Reader, tenants []Tenant) ([]str
 			if owners.of(string(kind), u.GetNamespace(), u.GetName()) != "" {
 				continue
 			}
+			what := fmt.Sprintf("%s %s/%s", kind, u.GetNamespace(), u.GetName())
 			for _, d := range dependenciesOf(u) {
 				if tenant := owners.of(d.kind, d.namespace, d.name); tenant != "" {
-					found = append(found, fmt.Sprintf("%s %s/%s %s %s %s/%s of tenant %s", kind, u.GetNamespace(), u.GetName(), d.verb, d.kind, d.namespace, d.name, tenant))
+					found = append(found, fmt.Sprintf("%s %s %s %s/%s of tenant %s", what, d.verb, d.kind, d.namespace, d.name, tenant))
 				}
 			}
+			found = append(found, owners.awaited(what, u)...)
 		}
 	}
 	slices.Sort(found)
@@ -68,6 +71,42 @@ func objectOwners(tenants []Tenant) ownership {
 func (o ownership) of(kind, namespace, name string) string {
 	return cmp.Or(o.byNamespace[namespace], o.bySync[flux.Ref{Kind: flux.Kind(kind), Namespace: namespace, Name: name}])
 }
+
+// awaited returns a message if an object waits until all that it applied is ready, and tenants' objects
+// are among it: one for all tenants, whose list may be long.
+func (o ownership) awaited(what string, u *unstructured.Unstructured) []string {
+	if wait, _, _ := unstructured.NestedBool(u.Object, "spec", "wait"); !wait {
+		return nil
+	}
+	var tenants []string
+	var example string
+	entries, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		id, _ := fields["id"].(string)
+		parts := strings.Split(id, "_")
+		if len(parts) < 4 || !waitedFor.MatchString(parts[len(parts)-2]) {
+			continue
+		}
+		kind, name := parts[len(parts)-1], strings.Join(parts[1:len(parts)-2], "_")
+		if tenant := o.of(kind, parts[0], name); tenant != "" && !slices.Contains(tenants, tenant) {
+			tenants = append(tenants, tenant)
+			example = cmp.Or(example, fmt.Sprintf("%s %s/%s", kind, parts[0], name))
+		}
+	}
+	if len(tenants) == 0 {
+		return nil
+	}
+	slices.Sort(tenants)
+	noun := "tenant"
+	if len(tenants) > 1 {
+		noun = "tenants"
+	}
+	return []string{fmt.Sprintf("%s waits, by spec.wait, for objects of %s %s, such as %s", what, noun, strings.Join(tenants, ", "), example)}
+}
+
+// waitedFor matches the groups whose objects may fail to become ready after they are applied.
+var waitedFor = regexp.MustCompile(`\.toolkit\.fluxcd\.io$|^fluxcd\.controlplane\.io$|^apps$|^batch$`)
 
 // dependency is an object that another one waits for or copies.
 type dependency struct{ verb, kind, namespace, name string }

@@ -35,8 +35,9 @@ type Tenant struct {
 	// Namespaces are the namespaces of the tenant, sorted.
 	Namespaces []string
 	// Accounts are the service accounts as which Flux applies the tenant's manifests, and
-	// the service accounts with the tenant's label. They are sorted, with the accounts
-	// outside of the tenant's namespaces last. A Tenant without a namespace has no
+	// the service accounts with the tenant's label. Accounts with rights are first, among them
+	// those of the platform's syncs, and accounts that do not exist are last; among equals, the
+	// accounts outside of the tenant's namespaces are last. A Tenant without a namespace has no
 	// accounts.
 	Accounts []Account
 	// Owners are the owners of the tenant's Tenant object, in the same order.
@@ -386,7 +387,11 @@ func (d *discovery) assignAccounts() {
 		}
 	}
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
-		add(d.owner(u), u.GetNamespace(), nested(u, "spec", "serviceAccountName"))
+		name := nested(u, "spec", "serviceAccountName")
+		if d.appliedByPlatform(&u) {
+			name = d.accountOf(u).Name
+		}
+		add(d.owner(u), u.GetNamespace(), name)
 	}
 	for _, t := range d.tenants {
 		if len(t.Accounts) == 0 {
@@ -399,9 +404,38 @@ func (d *discovery) assignAccounts() {
 			return 1
 		}
 		slices.SortFunc(t.Accounts, func(a, b Account) int {
-			return cmp.Or(cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
+			return cmp.Or(cmp.Compare(d.rank(a), d.rank(b)), cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
 		})
 	}
+}
+
+// rank orders the accounts of a tenant. A tenant's own objects may name accounts that do not exist or
+// have no rights: what such an account cannot do says nothing about the tenant.
+func (d *discovery) rank(a Account) int {
+	exists := slices.ContainsFunc(d.accounts, func(o corev1.ServiceAccount) bool { return o.Namespace == a.Namespace && o.Name == a.Name })
+	bound := slices.ContainsFunc(d.grants, func(g grant) bool { return slices.ContainsFunc(g.subjects, a.isSubject) })
+	switch syncs := slices.Contains(d.syncAccounts(), a); {
+	case exists && bound && syncs:
+		return 0
+	case exists && bound:
+		return 1
+	case exists && syncs:
+		return 2
+	case exists:
+		return 3
+	}
+	return 4
+}
+
+// syncAccounts returns the accounts as which Flux applies the objects of the platform's own syncs.
+func (d *discovery) syncAccounts() []Account {
+	var accounts []Account
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if d.appliedByPlatform(&u) {
+			accounts = append(accounts, d.accountOf(u))
+		}
+	}
+	return accounts
 }
 
 // guessAccounts finds the accounts of a tenant whose accounts have no label and are named

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -272,6 +273,48 @@ func TestOwnersShapes(t *testing.T) {
 	want := []string{"ClusterRole/edit (everywhere)", "ClusterRole/tenure:owners:dev-team (everywhere)"}
 	if diff := cmp.Diff(want, found[0].Roles); diff != "" {
 		t.Errorf("the tenant's roles (-want +got):\n%s", diff)
+	}
+}
+
+// TestAccountOrder checks that the first account, as which a tenant is attacked, is the one as which the
+// platform has Flux apply the tenant's objects, whatever accounts the tenant's own objects name.
+func TestAccountOrder(t *testing.T) {
+	t.Parallel()
+	label := map[string]string{Label: "team"}
+	sync := by(fluxObject(flux.Kustomization, "team", "apps", map[string]any{
+		"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"},
+	}), "flux-system/flux-system")
+	named := func(account string) client.Object {
+		return by(fluxObject(flux.HelmRelease, "team", account, map[string]any{"serviceAccountName": account}), "team/apps")
+	}
+	rights := binding("team", "edit", "bound")
+	rights.SetName("bound")
+	found := discover(t, namespace("team", label), sync,
+		named("absent"), named("bare"), account("team", "bare", nil), account("team", "bound", label), account("team", "deployer", nil),
+		rights, binding("team", "admin", "deployer"))
+	want := []Account{{"team", "deployer"}, {"team", "bound"}, {"team", "bare"}, {"team", "absent"}}
+	if len(found) != 1 {
+		t.Fatalf("found %v", found)
+	}
+	if diff := cmp.Diff(want, found[0].Accounts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	// A sync that names no account has the lockdown's.
+	unnamed := by(fluxObject(flux.Kustomization, "team", "apps", map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"}}), "flux-system/flux-system")
+	found = discover(t, namespace("team", label), unnamed, named("absent"), account("team", "default", nil), binding("team", "edit", "default"), locked("default"))
+	if diff := cmp.Diff([]Account{{"team", "default"}, {"team", "absent"}}, found[0].Accounts); diff != "" {
+		t.Errorf("without an account (-want +got):\n%s", diff)
+	}
+}
+
+// locked returns the Deployment of kustomize-controller with a default account.
+func locked(account string) client.Object {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "manager", Args: []string{"--default-service-account=" + account},
+		}}}}},
 	}
 }
 

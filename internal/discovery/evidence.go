@@ -66,19 +66,21 @@ func (d *discovery) accountOf(u unstructured.Unstructured) Account {
 // role cluster-admin, or "". A binding that was applied from the account's own namespace is
 // not the platform's.
 func (d *discovery) adminBinding(a Account) string {
-	groups := a.Groups()
 	for _, g := range d.grants {
 		if g.namespace != "" || g.role.Kind+"/"+g.role.Name != clusterAdmin || g.applied.Namespace == a.Namespace && !d.platform[a.Namespace] {
 			continue
 		}
-		if slices.ContainsFunc(g.subjects, func(s rbacv1.Subject) bool {
-			return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == a.Namespace && s.Name == a.Name ||
-				s.Kind == rbacv1.UserKind && s.Name == a.User() || s.Kind == rbacv1.GroupKind && slices.Contains(groups, s.Name)
-		}) {
+		if slices.ContainsFunc(g.subjects, a.isSubject) {
 			return g.name
 		}
 	}
 	return ""
+}
+
+// isSubject reports whether a subject of a binding is the account, its user or one of its groups.
+func (a Account) isSubject(s rbacv1.Subject) bool {
+	return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == a.Namespace && s.Name == a.Name ||
+		s.Kind == rbacv1.UserKind && s.Name == a.User() || s.Kind == rbacv1.GroupKind && slices.Contains(a.Groups(), s.Name)
 }
 
 // sourceOf returns the source of a Kustomization, or of the chart in a HelmRelease.
@@ -192,6 +194,8 @@ func (d *discovery) deliverer(u unstructured.Unstructured) (platform, tenant str
 	remote, _, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
 	admin := d.adminBinding(account)
 	switch {
+	case remote != nil && d.appliedByPlatform(&u) && d.fromRoot(u):
+		return what + " delivers from the platform's own repository into another cluster", ""
 	case remote != nil:
 		return "", what + " delivers into another cluster"
 	case !d.appliedByPlatform(&u):

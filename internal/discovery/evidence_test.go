@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,14 +84,12 @@ func TestEvidence(t *testing.T) {
 	admin := func(binding, user, name string) client.Object {
 		return clusterBinding(binding, "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: user, Name: name})
 	}
-	lockdown := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller"},
-		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "manager", Args: []string{"--default-service-account=flux"},
-		}}}}},
-	}
+	lockdown := locked("flux")
 	remote := kustomizes("x", "app", "flux-system/flux-system", "")
-	remote.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
+	remoteAlone, remoteTeam := kustomizes("x", "app", "flux-system/flux-system", ""), kustomizes("x", "app", "flux-system/teams", "deployer")
+	for _, k := range []client.Object{remote, remoteAlone, remoteTeam} {
+		k.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
+	}
 	delivers := func(source, target string, inventory ...string) client.Object {
 		k := kustomizes("flux-system", "team", "flux-system/"+source, "")
 		content := k.(runtime.Unstructured).UnstructuredContent()
@@ -183,7 +179,14 @@ func TestEvidence(t *testing.T) {
 			tenant: "Kustomization x/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository",
 		},
 		"another cluster": {
-			reason: "what it does there is not seen", objects: []client.Object{by(remote, apps)}, tenant: "Kustomization x/app delivers into another cluster",
+			reason:  "as the hub of a fleet does: the platform decides what is applied",
+			objects: []client.Object{by(remote, apps)}, platform: "Kustomization x/app delivers from the platform's own repository into another cluster",
+		},
+		"another repository into another cluster": {
+			reason: "what it does there is not seen", objects: []client.Object{by(remoteTeam, apps)}, tenant: "Kustomization x/app delivers into another cluster",
+		},
+		"made by somebody, into another cluster": {
+			reason: "the platform did not apply it", objects: []client.Object{remoteAlone}, tenant: "Kustomization x/app delivers into another cluster",
 		},
 		"a repository alone": {
 			reason: "somebody may deliver from it", objects: []client.Object{by(repository("x", "own", "https://git.example.com/acme/own"), apps)}, tenant: "GitRepository x/own is not the platform's own repository",

@@ -92,17 +92,22 @@ func Lacking(failures []Finding) []string {
 	for _, missing := range MissingGroups(failures) {
 		all = append(all, missing.String())
 	}
-	needing := map[string][]Ref{}
+	needing, kubeconfig := map[string][]Ref{}, map[string]bool{}
 	for _, f := range failures {
 		for _, match := range missingSecret.FindAllStringSubmatch(f.Reason, -1) {
 			secret := f.Row.Namespace + "/" + match[1]
 			if !slices.Contains(needing[secret], f.Row.Ref()) {
 				needing[secret] = append(needing[secret], f.Row.Ref())
 			}
+			kubeconfig[secret] = kubeconfig[secret] || strings.Contains(strings.ToLower(f.Reason), "kubeconfig")
 		}
 	}
 	for _, secret := range slices.Sorted(maps.Keys(needing)) {
-		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, or have it made with invented content by --fake-secrets", secret, whoNeed(needing[secret])))
+		wayOut := "or have it made with invented content by --fake-secrets"
+		if kubeconfig[secret] {
+			wayOut = "or take what needs it as ready with --assume " + needing[secret][0].String() + ", since no other cluster can be invented"
+		}
+		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
 	return all
 }

@@ -60,10 +60,12 @@ func TestLacking(t *testing.T) {
 		fails(Kustomization, "infra", `secrets "age" not found`),
 		fails(Kustomization, "crds", `no matches for kind "X" in version "example.com/v1"`),
 		fails(Kustomization, "other", `configmaps "age" not found`),
+		fails(Kustomization, "spoke", `unable to read KubeConfig secret 'flux-system/spoke' error: secrets "spoke" not found`),
 	})
 	want := []string{
 		"API group example.com (X.v1) is not served here: Kustomization/flux-system/crds needs it; a chart or an operator brings its CRDs: map the chart with --map, or give the CRDs with --crds DIR",
 		"Secret flux-system/age is not there: Kustomization/flux-system/apps, Kustomization/flux-system/infra need it; give it with --apply FILE, or have it made with invented content by --fake-secrets",
+		"Secret flux-system/spoke is not there: Kustomization/flux-system/spoke needs it; give it with --apply FILE, or take what needs it as ready with --assume Kustomization/flux-system/spoke, since no other cluster can be invented",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,6 +55,59 @@ sops: {mac: "ENC[x,type:str]", version: 3.8.1}
 		if _, ok := fakeSOPS(name, []byte(content)); ok {
 			t.Errorf("%s is not a file of SOPS that Flux decrypts", name)
 		}
+	}
+}
+
+// TestFakeCredentials checks that an encrypted Secret which Flux reads as credentials or as a key gets
+// data that Flux accepts, whatever namespace kustomize gives it, and that others keep their keys.
+func TestFakeCredentials(t *testing.T) {
+	t.Parallel()
+	const sync = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: app, namespace: template}
+spec: {url: "https://git.example.com/app", secretRef: {name: auth}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: app, namespace: template}
+spec: {decryption: {provider: sops, secretRef: {name: sops-age}}}
+`
+	const secrets = `kind: Secret
+metadata: {name: auth}
+stringData: {identity: invented, known_hosts: invented}
+---
+kind: Secret
+metadata: {name: sops-age}
+data: {age.agekey: aW52ZW50ZWQ=}
+---
+kind: Secret
+metadata: {name: database}
+stringData: {password: invented}
+`
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sync.yaml"), []byte(sync), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{opts: Options{Maps: []network.Map{{Kind: network.KindGit, Dir: dir}}}}
+	out, err := c.fakeCredentials("a.yaml", []byte(secrets), c.credentialUses())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]map[string]any{}
+	for _, object := range documentsOf(out) {
+		if object["data"] != nil {
+			t.Errorf("the data before is still there: %v", object)
+		}
+		got[object["metadata"].(map[string]any)["name"].(string)] = object["stringData"].(map[string]any)
+	}
+	key, _ := got["sops-age"]["invented.agekey"].(string)
+	if _, err := age.ParseX25519Identity(key); err != nil {
+		t.Errorf("Flux could not read the key %q: %v", key, err)
+	}
+	delete(got, "sops-age")
+	want := map[string]map[string]any{"auth": {"username": "git", "password": "local"}, "database": {"password": "invented"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
@@ -226,7 +227,9 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 	if err := c.awaitKyverno(ctx); err != nil {
 		return err
 	}
-	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); err != nil {
+	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot apply what --apply names: %w: it is applied before the fleet, so give its Namespace with --apply too", err)
+	} else if err != nil {
 		return fmt.Errorf("cannot apply what --apply names: %w", err)
 	}
 	if err := c.assume(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,8 +14,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,14 +33,14 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 	if !c.opts.FakeSecrets || c.hasKey() {
 		return nil
 	}
-	takers := c.takers()
+	takers, uses := c.takers(), c.credentialUses()
 	for _, m := range c.opts.Maps {
 		if m.Kind == network.KindOCI {
 			address, err := ocihost.ParseAddress(m.URL)
 			if err != nil {
 				return err
 			}
-			if err := c.fakeFolder(m, takers, func(name string, content []byte) error {
+			if err := c.fakeFolder(m, takers, uses, func(name string, content []byte) error {
 				_, err := c.OCI.Overlay(address, map[string][]byte{name: content})
 				return err
 			}); err != nil {
@@ -54,7 +57,7 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 		if branch == "" {
 			continue // a work tree with branches of its own
 		}
-		if err := c.fakeFolder(m, takers, func(name string, content []byte) error { return c.Git.Overlay(ctx, m.URL, branch, name, content) }); err != nil {
+		if err := c.fakeFolder(m, takers, uses, func(name string, content []byte) error { return c.Git.Overlay(ctx, m.URL, branch, name, content) }); err != nil {
 			return err
 		}
 	}
@@ -80,8 +83,8 @@ func (c *Cluster) hasKey() bool {
 const namedFiles = 3
 
 // fakeFolder replaces the encrypted values of a mapped folder with overlay, by files. takers are
-// those of [Cluster.takers].
-func (c *Cluster) fakeFolder(m network.Map, takers [][]byte, overlay func(name string, content []byte) error) error {
+// those of [Cluster.takers], and uses those of [Cluster.credentialUses].
+func (c *Cluster) fakeFolder(m network.Map, takers [][]byte, uses map[string][]flux.SecretUse, overlay func(name string, content []byte) error) error {
 	var inObjects, inSecrets []string
 	err := eachFile(m.Dir, func(name string, content []byte) error {
 		faked, ok := fakeSOPS(name, content)
@@ -92,6 +95,10 @@ func (c *Cluster) fakeFolder(m network.Map, takers [][]byte, overlay func(name s
 			inObjects = append(inObjects, name)
 		default:
 			inSecrets = append(inSecrets, name)
+		}
+		faked, err := c.fakeCredentials(name, faked, uses)
+		if err != nil {
+			return err
 		}
 		return overlay(name, faked)
 	})
@@ -142,6 +149,60 @@ func (c *Cluster) takers() [][]byte {
 		})
 	}
 	return all
+}
+
+// credentialUses returns the uses of Secrets as credentials or keys in the manifests of the mapped
+// folders, by the name of the Secret: kustomize may change the namespace.
+func (c *Cluster) credentialUses() map[string][]flux.SecretUse {
+	all := map[string][]flux.SecretUse{}
+	for _, m := range c.opts.Maps {
+		// A folder that cannot be read is reported when it is served.
+		_ = eachFile(m.Dir, func(name string, content []byte) error {
+			if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" || !bytes.Contains(content, []byte("secretRef")) {
+				return nil
+			}
+			for _, object := range documentsOf(content) {
+				for _, use := range flux.SecretUses(&unstructured.Unstructured{Object: object}) {
+					if !use.Purpose.IsContent() {
+						all[use.Name] = append(all[use.Name], use)
+					}
+				}
+			}
+			return nil
+		})
+	}
+	return all
+}
+
+// fakeCredentials replaces the data of Secrets that Flux reads as credentials or as keys for
+// decryption: no program accepts any text as a private key.
+func (c *Cluster) fakeCredentials(name string, content []byte, uses map[string][]flux.SecretUse) ([]byte, error) {
+	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
+		return content, nil
+	}
+	var documents [][]byte
+	for _, object := range documentsOf(content) {
+		metadata, _ := object["metadata"].(map[string]any)
+		secret, _ := metadata["name"].(string)
+		if named := uses[secret]; object["kind"] == "Secret" && len(named) > 0 {
+			data := map[string]string{}
+			for _, use := range named {
+				invented, err := c.invent(use)
+				if err != nil {
+					return nil, err
+				}
+				maps.Copy(data, invented)
+			}
+			delete(object, "data")
+			object["stringData"] = data
+		}
+		out, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write the credentials of %s: %w", name, err)
+		}
+		documents = append(documents, out)
+	}
+	return bytes.Join(documents, []byte("---\n")), nil
 }
 
 // documentsOf returns the objects of a YAML file, without what is no object.

@@ -171,8 +171,12 @@ func (c *Cluster) reportGone(served map[schema.GroupKind][]string) {
 		if len(gone) == 0 {
 			continue
 		}
+		named := strings.Join(gone[:min(len(gone), namedFiles)], ", ")
+		if more := len(gone) - namedFiles; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
 		c.opts.Report(fmt.Errorf("%d objects of %s have versions that Flux %s does not serve any more, and will fail with all that waits for them: %s; `flux migrate -f %s` changes them",
-			len(gone), m.URL, config.FluxVersion(), strings.Join(gone[:min(len(gone), namedFiles)], ", "), m.Dir))
+			len(gone), m.URL, config.FluxVersion(), named, m.Dir))
 	}
 }
 
@@ -181,20 +185,31 @@ func goneIn(name string, content []byte, served map[schema.GroupKind][]string) [
 	if !bytes.Contains(content, []byte(fluxGroups+"/")) {
 		return nil
 	}
-	objects, err := flux.ReadObjects(content)
-	if err != nil {
-		return nil // a template or a patch
+	isGone := func(gvk schema.GroupVersionKind) bool {
+		versions, known := served[gvk.GroupKind()]
+		return known && !slices.Contains(versions, gvk.Version)
 	}
 	var gone []string
+	objects, err := flux.ReadObjects(content)
+	if err != nil {
+		// A patch, or a template of a chart, whose name only Helm knows.
+		for _, match := range templateKind.FindAllSubmatch(content, -1) {
+			if gvk := schema.FromAPIVersionAndKind(string(match[1]), string(match[2])); isGone(gvk) {
+				gone = append(gone, fmt.Sprintf("%s %s (%s)", gvk.Kind, gvk.Version, name))
+			}
+		}
+		return gone
+	}
 	for _, u := range objects {
-		gvk := u.GroupVersionKind()
-		versions, known := served[gvk.GroupKind()]
-		if known && !slices.Contains(versions, gvk.Version) {
+		if gvk := u.GroupVersionKind(); isGone(gvk) {
 			gone = append(gone, fmt.Sprintf("%s %s %s (%s)", gvk.Kind, u.GetName(), gvk.Version, name))
 		}
 	}
 	return gone
 }
+
+// templateKind matches the API version and the kind at the top of an object in a template.
+var templateKind = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?([\w./-]+)["']?[ \t]*\r?\nkind:[ \t]*["']?(\w+)`)
 
 // pinnedMinor finds the minor version in a range of versions such as 2.7.x, ~2.7.0 or v2.7.1.
 var pinnedMinor = regexp.MustCompile(`^[=~v\s]*(\d+)\.(\d+)(?:\.[\dx*].*)?$`)

@@ -107,11 +107,14 @@ func TestReportGone(t *testing.T) {
 	_, reports, err := loaded(t, map[string]string{
 		"clusters/prod/flux-system/gotk-sync.yaml": versionedRoot,
 		"clusters/prod/apps.yaml":                  "apiVersion: kustomize.toolkit.fluxcd.io/v1beta2\nkind: Kustomization\nmetadata: {name: apps, namespace: flux-system}\n",
+		"teams/chart/templates/a.yaml":             "apiVersion: kustomize.toolkit.fluxcd.io/v1beta2\nkind: Kustomization\nmetadata:\n  {{- include \"labels\" . }}\n",
+		"teams/chart/templates/b.yaml":             "{{- if .Values.a }}\napiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\n{{- end }}\n",
+		"teams/chart/templates/c.yaml":             "apiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\nmetadata:\n  name: {{ .Values.a }}\n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(*reports, "\n"); !strings.Contains(got, "Kustomization apps v1beta2 (clusters/prod/apps.yaml)") || !strings.Contains(got, "flux migrate") {
+	if got := strings.Join(*reports, "\n"); !strings.Contains(got, "4 objects") || !strings.Contains(got, "Kustomization apps v1beta2 (clusters/prod/apps.yaml), Kustomization v1beta2 (teams/chart/templates/a.yaml), GitRepository v1beta1 (teams/chart/templates/b.yaml) and 1 more; ") || !strings.Contains(got, "flux migrate") {
 		t.Errorf("reported %q", got)
 	}
 }

@@ -36,7 +36,7 @@ type FolderRead struct {
 
 // Summary returns the numbers of files and objects that were read and applied, as text.
 func (r *FolderRead) Summary(folder string) string {
-	return fmt.Sprintf("%s of %s with %s; %d applied, %d not", ui.Number(r.Files, "file"), folder, ui.Number(r.Objects, "object"), r.Applied, len(r.NotApplied))
+	return fmt.Sprintf("%s of %s with %s; %s applied, %d not", ui.Number(r.Files, "file"), folder, ui.Number(r.Objects, "object"), ui.Number(r.Applied, "file"), len(r.NotApplied))
 }
 
 // LeftOut lists the files that were not applied for one reason.

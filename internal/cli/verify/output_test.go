@@ -76,7 +76,7 @@ func TestTextOfTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "! not applied: 3 of 5 files of clusters/staging\n  no Kustomization leads to it: a.yaml (ConfigMap a/a), b.yaml\n  it cannot be read: c.yaml (Secret c)\n"
-	if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "read: 5 files of clusters/staging with 9 objects; 2 applied, 3 not\n") {
+	if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "read: 5 files of clusters/staging with 9 objects; 2 files applied, 3 not\n") {
 		t.Errorf("what was read is counted, and what was not applied is listed:\n%s", &out)
 	}
 }

@@ -60,6 +60,14 @@ func azureRoots(config *unstructured.Unstructured, clusterPath string) (Sync, []
 	branch, _, _ := unstructured.NestedString(repository, "repositoryRef", "branch")
 	sync := Sync{Kind: gitRepository, URL: url, Branch: cmp.Or(branch, "master"), Namespace: namespace, Source: name}
 	source := map[string]any{"interval": seconds(repository, "syncIntervalInSeconds"), "url": url, "ref": map[string]any{"branch": sync.Branch}}
+	// localAuthRef names a Secret; without it the extension makes one, here under a name of our own.
+	local, _ := repository["localAuthRef"].(string)
+	if sync.SecretRef = local; local == "" && strings.HasPrefix(url, "ssh://") {
+		sync.SecretRef = name + "-auth"
+	}
+	if sync.SecretRef != "" {
+		source["secretRef"] = map[string]any{"name": sync.SecretRef}
+	}
 	// A tag, a range of versions or a commit is in the place of the branch.
 	if ref, _, _ := unstructured.NestedMap(repository, "repositoryRef"); branch == "" && len(ref) > 0 {
 		source["ref"] = ref

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,6 +28,9 @@ type Survey struct {
 	Manifests int
 	// Flux is a file with an object of Flux, or "" if there is none.
 	Flux string
+	// Rootless are the folders, sorted, of Kustomizations that apply a folder of the repository from a
+	// source that is not in the repository: clusters' folders, perhaps, that a root outside syncs.
+	Rootless []string
 }
 
 // Cluster is the folder of a cluster in a repository.
@@ -54,6 +58,7 @@ func Look(dir string) (Survey, error) {
 		return s, fmt.Errorf("cannot read the fleet: %w: %s", ErrNotFound, dir)
 	}
 	found := map[string]Cluster{}
+	var all []placed
 	eachManifest(os.DirFS(dir), ".", func(file string, content []byte) bool {
 		s.Manifests++
 		if path.Base(file) != syncFile && !mentioned.Match(content) {
@@ -66,6 +71,9 @@ func Look(dir string) (Survey, error) {
 		if s.Flux == "" && slices.ContainsFunc(objects, isFluxObject) {
 			s.Flux = file
 		}
+		for _, u := range objects {
+			all = append(all, placed{path.Dir(file), u})
+		}
 		for _, c := range clustersIn(dir, file, content, objects) {
 			key := c.Path
 			if !isFolder(dir, c.Path) {
@@ -77,6 +85,7 @@ func Look(dir string) (Survey, error) {
 		}
 		return true
 	})
+	s.Rootless = rootless(dir, all)
 	addFolders(dir, found)
 	for _, c := range found {
 		switch {
@@ -118,6 +127,35 @@ const (
 	kustomizationKind = "Kustomization"
 	azureGroup        = "clusterconfig.azure.com"
 )
+
+// placed is an object with the folder of its file.
+type placed struct {
+	folder string
+	object unstructured.Unstructured
+}
+
+// rootless returns the value of [Survey.Rootless]. Folders that such a Kustomization applies are not
+// among them.
+func rootless(dir string, all []placed) []string {
+	folders, applied := map[string]bool{}, map[string]bool{}
+	for _, p := range all {
+		folder, _, _ := unstructured.NestedString(p.object.Object, "spec", "path")
+		folder = cleanPath(folder)
+		if p.object.GetKind() != kustomizationKind || !isFluxObject(p.object) || folder == "." || !isFolder(dir, folder) ||
+			slices.ContainsFunc(all, func(source placed) bool { return references(&p.object, &source.object) }) {
+			continue
+		}
+		folders[p.folder], applied[folder] = true, true
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(folders)), func(folder string) bool {
+		for above := range applied {
+			if inside(folder+"/", above) {
+				return true
+			}
+		}
+		return false
+	})
+}
 
 // mentioned matches a manifest that may name the folder of a cluster.
 var mentioned = regexp.MustCompile(`\.toolkit\.fluxcd\.io/|fluxcd\.controlplane\.io|clusterconfig\.azure\.com|\binstance:`)
@@ -248,6 +286,9 @@ func (s Survey) Diagnose(dir string) (wayOut string, problem error) {
 		c := s.Missing[0]
 		return "check out the whole repository, or name its top folder with --fleet DIR",
 			fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there", dir, c.Kind, c.File, c.Path)
+	case len(s.Rootless) > 0:
+		return fmt.Sprintf("if it is the platform's, give --path %[2]s --map URL#BRANCH=%[1]s with its address; if it is a tenant's, name the platform's repository with --fleet DIR --path CLUSTER and this one with --map URL#BRANCH=%[1]s", dir, s.Rootless[0]),
+			fmt.Errorf("%s %w: the Kustomizations in %s apply folders of it, but it has no root: %s", dir, ErrNoFleet, strings.Join(s.Rootless, ", "), lookedFor)
 	case s.Flux != "":
 		return fmt.Sprintf("if it is a tenant's, name the platform's repository with --fleet DIR --path CLUSTER and this one with --map URL#BRANCH=%[1]s; if it is the platform's, name the cluster's folder with --path CLUSTER and the address with --map URL#BRANCH=%[1]s", dir),
 			fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and no root: %s", dir, ErrNoFleet, s.Flux, lookedFor)

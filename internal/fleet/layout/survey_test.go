@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,6 +92,53 @@ wait: false
 	}
 	if tag, _, _ := unstructured.NestedString(f.Roots[1].Object, "spec", "ref", "tag"); tag != "v1.2.3" {
 		t.Errorf("a FluxConfig with a tag: %v", f.Roots[1].Object["spec"])
+	}
+}
+
+// TestRootBySSH checks that a root by SSH that is not in the repository has a Secret, without which Flux
+// does not open the repository.
+func TestRootBySSH(t *testing.T) {
+	t.Parallel()
+	const app = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	f, err := Load(folder(t, map[string]string{"clusters/lab/app.yaml": app}), "clusters/lab", Options{URL: "ssh://git@git.example.com/fleet", Branch: "main"})
+	if err != nil || f.Sync.SecretRef != "flux-system" || !strings.Contains(string(f.Overlay["clusters/lab/flux-system/gotk-sync.yaml"]), "  secretRef:\n    name: flux-system\n  url: ssh://") {
+		t.Errorf("%v, %+v", err, f)
+	}
+	f, err = Load(folder(t, map[string]string{"clusters/lab/app.yaml": app}), "clusters/lab", Options{URL: "https://git.example.com/fleet", Branch: "main"})
+	if err != nil || f.Sync.SecretRef != "" || strings.Contains(string(f.Overlay["clusters/lab/flux-system/gotk-sync.yaml"]), "secretRef") {
+		t.Errorf("by HTTPS: %v, %+v", err, f)
+	}
+	const azure = "apiVersion: clusterconfig.azure.com/v1beta1\nkind: FluxConfig\nmetadata: {name: platform}\nspec:\n  gitRepository: {url: 'ssh://git@git.example.com/azure'%s}\n  kustomizations: {apps: {path: ./apps}}\n"
+	for local, want := range map[string]string{"": "platform-auth", ", localAuthRef: mine": "mine"} {
+		f, err = Load(folder(t, map[string]string{"azure.yaml": fmt.Sprintf(azure, local), "apps/app.yaml": app}), "apps", Options{})
+		if err != nil || f.Sync.SecretRef != want {
+			t.Errorf("a FluxConfig with %q: %v, %+v", local, err, f)
+		}
+	}
+}
+
+// TestDiagnoseRootless checks that a platform's repository whose root is elsewhere is told from others by
+// its Kustomizations, and that the way out names their folder.
+func TestDiagnoseRootless(t *testing.T) {
+	t.Parallel()
+	const apply = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: flux-system}\nspec: {path: ./%s, sourceRef: {kind: GitRepository, name: flux-system}}\n"
+	found, err := Look(folder(t, map[string]string{
+		"clusters/lab/tenants.yaml":    fmt.Sprintf(apply, "tenants", "tenants/lab"),
+		"tenants/lab/team.yaml":        fmt.Sprintf(apply, "team", "apps/team"),
+		"apps/team/app.yaml":           "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"elsewhere/app/nowhere.yaml":   fmt.Sprintf(apply, "other", "not/here"),
+		"elsewhere/own/repository.yml": strings.NewReplacer("./clusters/staging", "./apps/team", "flux-system", "own").Replace(rootSync),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"clusters/lab"}, found.Rootless); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	found.Clusters, found.Missing, found.Nested = nil, nil, nil
+	wayOut, problem := found.Diagnose("fleet")
+	if !strings.Contains(wayOut, "give --path clusters/lab --map URL#BRANCH=fleet") || !strings.Contains(problem.Error(), "fleet is no fleet: the Kustomizations in clusters/lab apply folders of it") {
+		t.Errorf("%s; %v", wayOut, problem)
 	}
 }
 

@@ -220,9 +220,13 @@ func rootObjects(objects []unstructured.Unstructured, sync Sync) []unstructured.
 	return roots
 }
 
-// inventSync returns the sync of a fleet without one, whose repository has an address.
+// inventSync returns the sync of a fleet without one, whose repository has an address. Flux opens
+// no repository by SSH without a Secret.
 func inventSync(address, branch string) Sync {
 	sync := Sync{Kind: gitRepository, URL: address, Branch: branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+	if strings.HasPrefix(address, "ssh://") {
+		sync.SecretRef = systemName
+	}
 	if rest, ok := strings.CutPrefix(address, "oci://"); ok {
 		repository, tag, _ := strings.Cut(rest, ":")
 		sync.Kind, sync.URL, sync.Branch = ociRepository, "oci://"+repository, cmp.Or(tag, "latest")
@@ -250,9 +254,12 @@ func (s Sync) Resolve(source *unstructured.Unstructured) {
 
 // syncManifest returns the content that `flux bootstrap` would write to gotk-sync.yaml.
 func syncManifest(s Sync, clusterPath string) []byte {
-	ref := "branch"
+	ref, secret := "branch", ""
 	if s.Kind == ociRepository {
 		ref = "tag"
+	}
+	if s.SecretRef != "" {
+		secret = "  secretRef:\n    name: " + s.SecretRef + "\n"
 	}
 	return fmt.Appendf(nil, `apiVersion: source.toolkit.fluxcd.io/v1
 kind: %[6]s
@@ -263,7 +270,7 @@ spec:
   interval: 1m0s
   ref:
     %[7]s: %[3]s
-  url: %[4]s
+%[8]s  url: %[4]s
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -277,7 +284,7 @@ spec:
   sourceRef:
     kind: %[6]s
     name: %[1]s
-`, s.Source, s.Namespace, s.Branch, s.URL, clusterPath, s.Kind, ref)
+`, s.Source, s.Namespace, s.Branch, s.URL, clusterPath, s.Kind, ref, secret)
 }
 
 // completeKustomization adds the files of the overlay to the kustomization of the system

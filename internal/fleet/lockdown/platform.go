@@ -314,7 +314,7 @@ func (s *survey) profiles() int {
 
 // notes returns further tasks for the user.
 func (s *survey) notes() []string {
-	var notes []string
+	var notes, early []string
 	for _, o := range s.objects {
 		if chart := o.text("spec", "chart", "spec", "chart"); o.isFlux("HelmRelease") && chart == "flagger" {
 			notes = append(notes, o.String()+" installs Flagger: set noCrossNamespaceRefs: true in its values")
@@ -327,8 +327,11 @@ func (s *survey) notes() []string {
 			notes = append(notes, o.String()+" may name addresses outside of the cluster only, and hosts and gateways of its namespace: list others in spec.tenants.flagger of the profile")
 		}
 		if o.by == nil && !o.system && tenant != "" {
-			notes = append(notes, o.String()+" is applied by the root itself, before the rules are there: move it below a Kustomization")
+			early = append(early, o.String())
 		}
+	}
+	if len(early) > 0 {
+		notes = append(notes, "the root itself applies objects of tenants before the rules are there: move them below a Kustomization: "+strings.Join(early, ", "))
 	}
 	return notes
 }
