@@ -30,6 +30,12 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		return fmt.Sprintf("request.resource.resource == '%s' && request.operation == 'CREATE' && %s.hasValue() && %s ? [JSONPatch{op: 'add', path: '/spec/%s', value: %[2]s.value()}]%[5]s : []",
 			resource, class(name), condition, field, more)
 	}
+	// free is a condition: no class, or one that the API server chose. Its own plugins choose the
+	// default class of the cluster before this policy, and managedFields has what the client sent.
+	free := func(class string) string {
+		fields := "object.metadata.?managedFields.orValue([])"
+		return fmt.Sprintf("(!has(object.spec.%[1]s) || object.spec.%[1]s == '' || %[2]s.size() > 0 && !%[2]s.exists(m, 'f:%[1]s' in m.?fieldsV1[?'f:spec'].orValue({})))", class, fields)
+	}
 	const (
 		metadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 		// The API server computes these from the class. It does so again after this
@@ -97,11 +103,11 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	}
 	// Variables cannot hold patches, nor optional values.
 	for _, patches := range append(append([]string{
-		unnamed("pods", "priorityClass", "object.spec.?priorityClassName.orValue('') == ''", "priorityClassName", computed),
+		unnamed("pods", "priorityClass", free("priorityClassName"), "priorityClassName", computed),
 		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
-		unnamed("ingresses", "ingressClass", "!has(object.spec.ingressClassName) && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
+		unnamed("ingresses", "ingressClass", free("ingressClassName")+" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
 		unnamed("gateways", "gatewayClass", "object.spec.?gatewayClassName.orValue('') == ''", "gatewayClassName", ""),
-		unnamed("persistentvolumeclaims", "storageClass", "!has(object.spec.storageClassName)", "storageClassName", ""),
+		unnamed("persistentvolumeclaims", "storageClass", "(!has(object.spec.storageClassName) || object.spec.storageClassName != '') && "+free("storageClassName"), "storageClassName", ""),
 		entries("labels"),
 		entries("annotations"),
 		pulled("initContainers"),
