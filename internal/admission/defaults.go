@@ -18,7 +18,8 @@ const maxPulled = 64
 
 // DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
 // namespaces their default classes, and Pods and Services the labels and annotations of the
-// tenant, and Pods and DaemonSets the nodes of the tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
+// tenant, and Pods and DaemonSets the nodes of the tenant, and claims in namespaces of Capsule's Tenants a selector for
+// the volumes of their Tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
 // MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
 // object that it returns.
 //
@@ -73,6 +74,12 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 			".map(i, JSONPatch{op: 'add', path: '/spec/%[3]s/' + string(i) + '/imagePullPolicy', value: %[1]s.value()}) : []",
 			optional("workloads.images.pullPolicy"), strings.Join(indexes, ", "), list)
 	}
+	// ofTenant is the patch that lets a claim in a namespace of a Tenant of Capsule select only
+	// volumes with the label of the Tenant.
+	ofTenant := fmt.Sprintf("request.resource.resource == 'persistentvolumeclaims' && request.operation == 'CREATE' && '%[1]s' in namespaceObject.metadata.?labels.orValue({}) && (has(object.spec.selector) || object.spec.?volumeName.orValue('') != '')"+
+		" ? [JSONPatch{op: 'add', path: '/spec/selector', value: {'matchLabels': dyn(object.spec.?selector.?matchLabels.orValue({}).transformMap(k, v, k != '%[1]s', v)),"+
+		" 'matchExpressions': dyn(object.spec.?selector.?matchExpressions.orValue([]).filter(e, e.key != '%[1]s') + [dyn({'key': dyn('%[1]s'), 'operator': dyn('In'), 'values': dyn([namespaceObject.metadata.labels['%[1]s']])})])}}] : []",
+		v1alpha1.LabelCapsuleTenant)
 	fail := admissionregistrationv1.Fail
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
@@ -94,7 +101,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				},
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "applies", Expression: "has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
+				Name: "applies", Expression: "request.resource.resource == 'persistentvolumeclaims' || has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
 			}},
 			Variables: []admissionregistrationv1.Variable{
 				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + metadata + ".orValue({}) : {}"},
@@ -108,6 +115,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		unnamed("ingresses", "ingressClass", free("ingressClassName")+" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
 		unnamed("gateways", "gatewayClass", "object.spec.?gatewayClassName.orValue('') == ''", "gatewayClassName", ""),
 		unnamed("persistentvolumeclaims", "storageClass", "(!has(object.spec.storageClassName) || object.spec.storageClassName != '') && "+free("storageClassName"), "storageClassName", ""),
+		ofTenant,
 		entries("labels"),
 		entries("annotations"),
 		pulled("initContainers"),

@@ -184,6 +184,7 @@ func TestDefaults(t *testing.T) {
 		})
 	}
 	t.Run("a storage class", func(t *testing.T) { storageDefault(t, admin, create, fmt.Sprintf(claim, "")) })
+	t.Run("volumes of a Tenant of Capsule", func(t *testing.T) { tenantVolumes(t, admin) })
 	t.Run("an update", func(t *testing.T) {
 		u := parse(t, fmt.Sprintf(service, ""))
 		u.SetName("kept")
@@ -196,6 +197,35 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("the labels are %v, %v", u.GetLabels(), err)
 		}
 	})
+}
+
+// tenantVolumes creates claims in a namespace of a Tenant of Capsule: one that chooses a volume selects
+// those of the Tenant only.
+func tenantVolumes(t *testing.T, admin client.Client) {
+	t.Helper()
+	makeAll(t, admin, []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: claiming, labels: {tenure.dev/tenant: claiming, capsule.clastix.io/tenant: claiming, tenure.dev/parameters: 'true'}}}",
+		"{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: claiming}, spec: {tenant: claiming, platformNamespaces: [flux-system]}}",
+	})
+	const own = "map[key:capsule.clastix.io/tenant operator:In values:[claiming]]"
+	for what, tc := range map[string]struct{ fields, want string }{
+		"a dynamic claim": {"", "<nil>"},
+		"a name":          {", volumeName: v", "map[matchExpressions:[" + own + "]]"},
+		"a selector":      {", selector: {matchLabels: {tier: gold}}", "map[matchExpressions:[" + own + "] matchLabels:map[tier:gold]]"},
+		"another tenant's label": {
+			", selector: {matchLabels: {tier: gold, capsule.clastix.io/tenant: other}, matchExpressions: [{key: capsule.clastix.io/tenant, operator: NotIn, values: [claiming]}, {key: a, operator: Exists}]}",
+			"map[matchExpressions:[map[key:a operator:Exists] " + own + "] matchLabels:map[tier:gold]]",
+		},
+	} {
+		u := parse(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x, namespace: claiming}, spec: {storageClassName: manual, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"+tc.fields+"}}")
+		// The API server learns of the parameters after a moment.
+		testwait.For(t, "the selector of "+what, patience, func() (bool, string) {
+			created := u.DeepCopy()
+			err := admin.Create(t.Context(), created, client.DryRunAll)
+			selector, _, _ := unstructured.NestedFieldNoCopy(created.Object, "spec", "selector")
+			return err == nil && fmt.Sprint(selector) == tc.want, fmt.Sprint(err, selector)
+		})
+	}
 }
 
 // pullPolicies returns those of the containers of a Pod, in order.
