@@ -23,7 +23,8 @@ const maxPulled = 64
 // MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
 // object that it returns.
 //
-// An update of an object does not get a class, since the fields of most kinds are immutable.
+// An update of an object does not get a class, since the fields of most kinds are immutable; only an
+// Ingress that loses its class gets the default.
 func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	class := func(name string) string { return "params.spec.?defaultClasses.?" + name }
 	// unnamed returns the patches that add a class if a field has none.
@@ -37,6 +38,9 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		fields := "object.metadata.?managedFields.orValue([])"
 		return fmt.Sprintf("(!has(object.spec.%[1]s) || object.spec.%[1]s == '' || %[2]s.size() > 0 && !%[2]s.exists(m, 'f:%[1]s' in m.?fieldsV1[?'f:spec'].orValue({})))", class, fields)
 	}
+	// dropped is the patch for an update that takes the class away from an Ingress.
+	dropped := fmt.Sprintf("request.resource.resource == 'ingresses' && request.operation == 'UPDATE' && %[1]s.hasValue() && has(oldObject.spec.ingressClassName) && !has(object.spec.ingressClassName)"+
+		" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({})) ? [JSONPatch{op: 'add', path: '/spec/ingressClassName', value: %[1]s.value()}] : []", class("ingressClass"))
 	const (
 		metadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 		// The API server computes these from the class. It does so again after this
@@ -94,7 +98,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
-					on(creates, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
+					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
 					// The controller of a DaemonSet compares its template with each node, and
 					// creates a Pod for it.
 					on(writes, "apps", "daemonsets"),
@@ -113,6 +117,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		unnamed("pods", "priorityClass", free("priorityClassName"), "priorityClassName", computed),
 		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
 		unnamed("ingresses", "ingressClass", free("ingressClassName")+" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
+		dropped,
 		unnamed("gateways", "gatewayClass", "object.spec.?gatewayClassName.orValue('') == ''", "gatewayClassName", ""),
 		unnamed("persistentvolumeclaims", "storageClass", "(!has(object.spec.storageClassName) || object.spec.storageClassName != '') && "+free("storageClassName"), "storageClassName", ""),
 		ofTenant,

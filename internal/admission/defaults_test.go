@@ -185,6 +185,19 @@ func TestDefaults(t *testing.T) {
 	}
 	t.Run("a storage class", func(t *testing.T) { storageDefault(t, admin, create, fmt.Sprintf(claim, "")) })
 	t.Run("volumes of a Tenant of Capsule", func(t *testing.T) { tenantVolumes(t, admin) })
+	t.Run("an Ingress without its class", func(t *testing.T) {
+		u := parse(t, fmt.Sprintf(ingress, "", ", ingressClassName: other"))
+		u.SetName("dropped")
+		u.SetNamespace("defaulted")
+		if err := tenants["defaulted"].Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ingressClassName":null}}`))
+		err := tenants["defaulted"].Patch(t.Context(), u, patch)
+		if class, _, _ := unstructured.NestedString(u.Object, "spec", "ingressClassName"); err != nil || class != "defaulted" {
+			t.Errorf("the class is %q, %v", class, err)
+		}
+	})
 	t.Run("an update", func(t *testing.T) {
 		u := parse(t, fmt.Sprintf(service, ""))
 		u.SetName("kept")
