@@ -34,8 +34,8 @@ type AllowedClasses struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// default is the class of new objects that name none. The objects get it from the policy
 	// tenure-defaults, which needs Kubernetes 1.36 and is installed separately. It is no
-	// limit, and must be one of the allowed classes. A default class of the cluster wins,
-	// since the API server sets it first.
+	// limit, and must be one of the allowed classes. It replaces a default class of
+	// the cluster, and no class that the object names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
@@ -300,10 +300,21 @@ type Images struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Optional;Required
 	Digests string `json:"digests,omitempty"`
+
+	// registry is Required if each image must name its registry, such as docker.io/library/nginx,
+	// and Optional, the default, if not. The container runtime of a node may complete
+	// a name without a registry with another one than docker.io.
+	// +optional
+	// +kubebuilder:validation:Enum=Optional;Required
+	Registry string `json:"registry,omitempty"`
 }
 
-// DigestsRequired is the value of digests that demands a digest.
-const DigestsRequired = "Required"
+const (
+	// DigestsRequired is the value of digests that demands a digest.
+	DigestsRequired = "Required"
+	// RegistryRequired is the value of registry that demands the name of the registry.
+	RegistryRequired = "Required"
+)
 
 // ImagePattern is a pattern of repositories that begins with the name of the registry. A *
 // matches any characters except a slash, and a final /** matches everything below.

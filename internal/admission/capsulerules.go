@@ -424,7 +424,7 @@ func (p *ruled) metadata(ofKind string) {
 		// empty text are the core group.
 		ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
 		// reserved are the names that Capsule keeps for itself.
-		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/')"
+		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io')"
 		// named is true if the key s of a rule stands for the name k: s is a regular
 		// expression, in which a * alone matches any characters.
 		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"

@@ -18,11 +18,13 @@ const maxPulled = 64
 
 // DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
 // namespaces their default classes, and Pods and Services the labels and annotations of the
-// tenant, and Pods and DaemonSets the nodes of the tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
+// tenant, and Pods and DaemonSets the nodes of the tenant, and claims in namespaces of Capsule's Tenants a selector for
+// the volumes of their Tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
 // MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
 // object that it returns.
 //
-// An update of an object does not get a class, since the fields of most kinds are immutable.
+// An update of an object does not get a class, since the fields of most kinds are immutable; only an
+// Ingress that loses its class gets the default.
 func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	class := func(name string) string { return "params.spec.?defaultClasses.?" + name }
 	// unnamed returns the patches that add a class if a field has none.
@@ -30,6 +32,15 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		return fmt.Sprintf("request.resource.resource == '%s' && request.operation == 'CREATE' && %s.hasValue() && %s ? [JSONPatch{op: 'add', path: '/spec/%s', value: %[2]s.value()}]%[5]s : []",
 			resource, class(name), condition, field, more)
 	}
+	// free is a condition: no class, or one that the API server chose. Its own plugins choose the
+	// default class of the cluster before this policy, and managedFields has what the client sent.
+	free := func(class string) string {
+		fields := "object.metadata.?managedFields.orValue([])"
+		return fmt.Sprintf("(!has(object.spec.%[1]s) || object.spec.%[1]s == '' || %[2]s.size() > 0 && !%[2]s.exists(m, 'f:%[1]s' in m.?fieldsV1[?'f:spec'].orValue({})))", class, fields)
+	}
+	// dropped is the patch for an update that takes the class away from an Ingress.
+	dropped := fmt.Sprintf("request.resource.resource == 'ingresses' && request.operation == 'UPDATE' && %[1]s.hasValue() && has(oldObject.spec.ingressClassName) && !has(object.spec.ingressClassName)"+
+		" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({})) ? [JSONPatch{op: 'add', path: '/spec/ingressClassName', value: %[1]s.value()}] : []", class("ingressClass"))
 	const (
 		metadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 		// The API server computes these from the class. It does so again after this
@@ -67,6 +78,12 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 			".map(i, JSONPatch{op: 'add', path: '/spec/%[3]s/' + string(i) + '/imagePullPolicy', value: %[1]s.value()}) : []",
 			optional("workloads.images.pullPolicy"), strings.Join(indexes, ", "), list)
 	}
+	// ofTenant is the patch that lets a claim in a namespace of a Tenant of Capsule select only
+	// volumes with the label of the Tenant.
+	ofTenant := fmt.Sprintf("request.resource.resource == 'persistentvolumeclaims' && request.operation == 'CREATE' && '%[1]s' in namespaceObject.metadata.?labels.orValue({}) && (has(object.spec.selector) || object.spec.?volumeName.orValue('') != '')"+
+		" ? [JSONPatch{op: 'add', path: '/spec/selector', value: {'matchLabels': dyn(object.spec.?selector.?matchLabels.orValue({}).transformMap(k, v, k != '%[1]s', v)),"+
+		" 'matchExpressions': dyn(object.spec.?selector.?matchExpressions.orValue([]).filter(e, e.key != '%[1]s') + [dyn({'key': dyn('%[1]s'), 'operator': dyn('In'), 'values': dyn([namespaceObject.metadata.labels['%[1]s']])})])}}] : []",
+		v1alpha1.LabelCapsuleTenant)
 	fail := admissionregistrationv1.Fail
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
@@ -81,14 +98,14 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
-					on(creates, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
+					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
 					// The controller of a DaemonSet compares its template with each node, and
 					// creates a Pod for it.
 					on(writes, "apps", "daemonsets"),
 				},
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "applies", Expression: "has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
+				Name: "applies", Expression: "request.resource.resource == 'persistentvolumeclaims' || has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
 			}},
 			Variables: []admissionregistrationv1.Variable{
 				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + metadata + ".orValue({}) : {}"},
@@ -97,11 +114,13 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	}
 	// Variables cannot hold patches, nor optional values.
 	for _, patches := range append(append([]string{
-		unnamed("pods", "priorityClass", "object.spec.?priorityClassName.orValue('') == ''", "priorityClassName", computed),
+		unnamed("pods", "priorityClass", free("priorityClassName"), "priorityClassName", computed),
 		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
-		unnamed("ingresses", "ingressClass", "!has(object.spec.ingressClassName) && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
+		unnamed("ingresses", "ingressClass", free("ingressClassName")+" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
+		dropped,
 		unnamed("gateways", "gatewayClass", "object.spec.?gatewayClassName.orValue('') == ''", "gatewayClassName", ""),
-		unnamed("persistentvolumeclaims", "storageClass", "!has(object.spec.storageClassName)", "storageClassName", ""),
+		unnamed("persistentvolumeclaims", "storageClass", "(!has(object.spec.storageClassName) || object.spec.storageClassName != '') && "+free("storageClassName"), "storageClassName", ""),
+		ofTenant,
 		entries("labels"),
 		entries("annotations"),
 		pulled("initContainers"),

@@ -146,7 +146,8 @@ func TestDefaults(t *testing.T) {
 		{"an ingress class", fmt.Sprintf(ingress, "", ""), "spec ingressClassName", "defaulted", "", ""},
 		{"a chosen ingress class", fmt.Sprintf(ingress, "", ", ingressClassName: other"), "spec ingressClassName", "other", "", "other"},
 		{"an ingress class by annotation", fmt.Sprintf(ingress, ", annotations: {kubernetes.io/ingress.class: other}", ""), "spec ingressClassName", "", "", ""},
-		{"a default class of the cluster", fmt.Sprintf(claim, ""), "spec storageClassName", "", "must not have storage class 'standard'", "refused"},
+		{"in the place of the cluster's default", fmt.Sprintf(claim, ""), "spec storageClassName", "defaulted", "", "refused"},
+		{"the cluster's default, chosen", fmt.Sprintf(claim, ", storageClassName: standard"), "spec storageClassName", "", "must not have storage class 'standard'", "refused"},
 		{"another storage class", fmt.Sprintf(claim, ", storageClassName: slow"), "spec storageClassName", "", "must not have storage class 'slow'", "refused"},
 		{"no storage class", fmt.Sprintf(claim, ", storageClassName: ''"), "spec storageClassName", "", "must not choose an existing volume", "refused"},
 		{"a gateway class", fmt.Sprintf(gateway, ""), "spec gatewayClassName", "defaulted", "", "refused"},
@@ -183,6 +184,20 @@ func TestDefaults(t *testing.T) {
 		})
 	}
 	t.Run("a storage class", func(t *testing.T) { storageDefault(t, admin, create, fmt.Sprintf(claim, "")) })
+	t.Run("volumes of a Tenant of Capsule", func(t *testing.T) { tenantVolumes(t, admin) })
+	t.Run("an Ingress without its class", func(t *testing.T) {
+		u := parse(t, fmt.Sprintf(ingress, "", ", ingressClassName: other"))
+		u.SetName("dropped")
+		u.SetNamespace("defaulted")
+		if err := tenants["defaulted"].Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ingressClassName":null}}`))
+		err := tenants["defaulted"].Patch(t.Context(), u, patch)
+		if class, _, _ := unstructured.NestedString(u.Object, "spec", "ingressClassName"); err != nil || class != "defaulted" {
+			t.Errorf("the class is %q, %v", class, err)
+		}
+	})
 	t.Run("an update", func(t *testing.T) {
 		u := parse(t, fmt.Sprintf(service, ""))
 		u.SetName("kept")
@@ -195,6 +210,35 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("the labels are %v, %v", u.GetLabels(), err)
 		}
 	})
+}
+
+// tenantVolumes creates claims in a namespace of a Tenant of Capsule: one that chooses a volume selects
+// those of the Tenant only.
+func tenantVolumes(t *testing.T, admin client.Client) {
+	t.Helper()
+	makeAll(t, admin, []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: claiming, labels: {tenure.dev/tenant: claiming, capsule.clastix.io/tenant: claiming, tenure.dev/parameters: 'true'}}}",
+		"{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: claiming}, spec: {tenant: claiming, platformNamespaces: [flux-system]}}",
+	})
+	const own = "map[key:capsule.clastix.io/tenant operator:In values:[claiming]]"
+	for what, tc := range map[string]struct{ fields, want string }{
+		"a dynamic claim": {"", "<nil>"},
+		"a name":          {", volumeName: v", "map[matchExpressions:[" + own + "]]"},
+		"a selector":      {", selector: {matchLabels: {tier: gold}}", "map[matchExpressions:[" + own + "] matchLabels:map[tier:gold]]"},
+		"another tenant's label": {
+			", selector: {matchLabels: {tier: gold, capsule.clastix.io/tenant: other}, matchExpressions: [{key: capsule.clastix.io/tenant, operator: NotIn, values: [claiming]}, {key: a, operator: Exists}]}",
+			"map[matchExpressions:[map[key:a operator:Exists] " + own + "] matchLabels:map[tier:gold]]",
+		},
+	} {
+		u := parse(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x, namespace: claiming}, spec: {storageClassName: manual, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"+tc.fields+"}}")
+		// The API server learns of the parameters after a moment.
+		testwait.For(t, "the selector of "+what, patience, func() (bool, string) {
+			created := u.DeepCopy()
+			err := admin.Create(t.Context(), created, client.DryRunAll)
+			selector, _, _ := unstructured.NestedFieldNoCopy(created.Object, "spec", "selector")
+			return err == nil && fmt.Sprint(selector) == tc.want, fmt.Sprint(err, selector)
+		})
+	}
 }
 
 // pullPolicies returns those of the containers of a Pod, in order.

@@ -89,12 +89,14 @@ func imagesIn(spec string) string {
 // and digest. An image without a registry is of Docker Hub, and there in the repositories of
 // library if it has no user.
 func repository(image string) string {
-	const (
-		named = "(r.contains('/') && (r.split('/')[0].contains('.') || r.split('/')[0].contains(':') || r.split('/')[0] == 'localhost'))"
-		full  = named + " ? r : r.contains('/') ? 'docker.io/' + r : 'docker.io/library/' + r"
-	)
+	full := namesRegistry("r") + " ? r : r.contains('/') ? 'docker.io/' + r : 'docker.io/library/' + r"
 	return fmt.Sprintf("[%s.split('@')[0]].map(r, r.lastIndexOf(':') > r.lastIndexOf('/') ? r.substring(0, r.lastIndexOf(':')) : r).map(r, %s)"+
 		".map(r, r.matches('^docker[.]io/[^/]+$') ? 'docker.io/library/' + r.substring(10) : r)[0]", image, full)
+}
+
+// namesRegistry returns CEL that is true if an image names its registry.
+func namesRegistry(image string) string {
+	return fmt.Sprintf("(%[1]s.contains('/') && (%[1]s.split('/')[0].contains('.') || %[1]s.split('/')[0].contains(':') || %[1]s.split('/')[0] == 'localhost'))", image)
 }
 
 // registryExpression is the field with an expression for the names of registries.
@@ -216,6 +218,7 @@ func tenantImages() []podCheck {
 	}
 	unlisted, unlistedImages := added(fromRegistries("i"))
 	undigested, undigestedImages := added(digest)
+	nameless, namelessImages := added(namesRegistry("i"))
 	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
 	return []podCheck{
 		{
@@ -225,6 +228,10 @@ func tenantImages() []podCheck {
 		{
 			optional("workloads.images.digests") + ".orValue('') != '" + v1alpha1.DigestsRequired + "' || " + undigested,
 			"'use image ' + " + undigestedImages + " + ' without a digest: write it as REPOSITORY@sha256:DIGEST'",
+		},
+		{
+			optional("workloads.images.registry") + ".orValue('') != '" + v1alpha1.RegistryRequired + "' || " + nameless,
+			"'use image ' + " + namelessImages + " + ' without the name of its registry: write it out, such as docker.io/library/nginx'",
 		},
 		{
 			// The Pods of a template get the pull policy of the tenant.

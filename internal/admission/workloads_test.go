@@ -347,6 +347,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	t.Run("nodes and tokens", func(t *testing.T) { nodesAndTokens(t, admin, restConfig) })
+	t.Run("names of registries", func(t *testing.T) { registryNames(t, admin, restConfig) })
 	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
 	r := requester{admin: admin, account: tenants["limited"], namespace: "limited"}
@@ -359,6 +360,49 @@ func TestLimits(t *testing.T) {
 	}
 	t.Run("subresources of Pods", func(t *testing.T) { subresources(t, admin, tenants["limited"]) })
 	t.Run("a second ingress class", func(t *testing.T) { secondIngressClass(t, tenants["limited"]) })
+}
+
+// namingTenant names the registries of its images.
+const namingTenant = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: naming, labels: {tenure.dev/tenant: naming, tenure.dev/parameters: "true"}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: naming}
+spec:
+  tenant: naming
+  platformNamespaces: [flux-system]
+  tenants: {workloads: {images: {registries: [docker.io/**, localhost/**], registry: Required}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: naming, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: naming}]`
+
+// The images of a tenant that must name their registries do, also if they come from an allowed one.
+func registryNames(t *testing.T, admin client.Client, restConfig *rest.Config) {
+	t.Helper()
+	makeAll(t, admin, strings.Split(namingTenant, "---\n"))
+	tenant := inNamespace(t, restConfig, "naming", "tenant")
+	create := func(image string) error {
+		set := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: naming}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: '" + image + "'}]}}}}"
+		return tenant.Create(t.Context(), parse(t, set), client.DryRunAll)
+	}
+	testwait.For(t, "the rights of the tenant", patience, func() (bool, string) {
+		err := create("docker.io/library/nginx:1")
+		return err == nil, fmt.Sprint(err)
+	})
+	for image, refused := range map[string]bool{
+		"docker.io/nginx" + digest: false, "localhost/nginx": false, "nginx:1": true, "user/nginx:1": true, "user/nginx" + digest: true,
+	} {
+		const want = "without the name of its registry"
+		if err := create(image); refused && (err == nil || !strings.Contains(err.Error(), want)) || !refused && err != nil {
+			t.Errorf("image %s: got %v, want refused: %t", image, err, refused)
+		}
+	}
 }
 
 // pinnedTenant has nodes of its own, and no tokens in its Pods. The policy with the defaults is

@@ -378,7 +378,7 @@ runtimeClasses: {allowedRegex: sandbox}
 deviceClasses: {allowed: [gpu]}`,
 			want: func(s *v1alpha1.TenantSpec) {
 				s.Workloads = v1alpha1.Workloads{
-					Images:          &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"docker.io/**", "registry.example.com:5000/team/**"}, RegistryExpression: "^quay[.]io$", PullPolicies: []string{"Always"}},
+					Images:          &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"docker.io/**", "registry.example.com:5000/team/**"}, RegistryExpression: "^quay[.]io$", Registry: "Required", PullPolicies: []string{"Always"}},
 					PriorityClasses: classes("", "high"), RuntimeClasses: classes("sandbox"), DeviceClasses: classes("", "gpu"),
 				}
 				s.Network = v1alpha1.Network{

@@ -41,6 +41,11 @@ this domain are refused unless accepted.
 
 What Tenure makes has the labels ` + "`capsule.clastix.io/tenant` and `tenure.dev/tenant`" + `; the
 names of RoleBindings and quotas are Tenure's own.
+
+A PersistentVolume that a namespace of a Tenant claims gets the label
+` + "`capsule.clastix.io/tenant`" + `, which it keeps without the claim. A new claim with a selector or
+the name of a volume gets a selector for the label of its own Tenant, by the policy
+tenure-defaults, which needs Kubernetes 1.36.
 `)
 	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantOwner", "TenantResource", "GlobalTenantResource", "ProxySetting", "GlobalProxySettings"} {
 		fmt.Fprintf(&b, "\n## %s\n\n| Field | State | How |\n|---|---|---|\n", kind)

@@ -121,10 +121,10 @@ func workloadFields() []Field {
 		anyExpression = "any expression, of 512 bytes at most"
 		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
 		withDefaults  = "by the policy tenure-defaults, which needs Kubernetes 1.36: see docs/how-to/limit-workloads.md"
-		aDefault      = withDefaults + ". A default class of the cluster wins. A default is allowed, as in Capsule, whatever `allowed` and the selector say"
+		aDefault      = withDefaults + ". It replaces a default class of the cluster, and no class that the object names. A default is allowed, as in Capsule, whatever `allowed` and the selector say"
 	)
 	return []Field{
-		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
+		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image that names no registry is refused. `allowedRegex` matches the name of the registry"},
 		{"spec.imagePullPolicies", Honoured, "also for templates and image volumes"},
 		{"spec.ingressOptions.allowedClasses", Different, byName},
 		{"spec.ingressOptions.allowedClasses.default", Different, aDefault},

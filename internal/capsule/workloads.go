@@ -79,7 +79,8 @@ func (t *translation) added(field, effect string, is bool) {
 var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*$`)
 
 // images translates the registries and the pull policies. Capsule compares the name of the
-// registry, so an entry allows all repositories of the registry.
+// registry, so an entry allows all repositories of the registry, and refuses an image that names
+// none.
 func (t *translation) images() {
 	spec := &t.tenant.Spec
 	images := &v1alpha1.Images{}
@@ -93,6 +94,9 @@ func (t *translation) images() {
 			images.Registries = append(images.Registries, v1alpha1.ImagePattern(name+"/**"))
 		}
 		t.bounded("spec.containerRegistries.allowed", len(images.Registries))
+		if len(images.Registries) > 0 || images.RegistryExpression != "" {
+			images.Registry = v1alpha1.RegistryRequired
+		}
 	}
 	for _, policy := range spec.ImagePullPolicies {
 		images.PullPolicies = append(images.PullPolicies, string(policy))

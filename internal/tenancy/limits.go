@@ -41,6 +41,7 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 		given.PullPolicies = replaced(set.Images.PullPolicies, given.PullPolicies)
 		given.PullPolicy = cmp.Or(set.Images.PullPolicy, given.PullPolicy)
 		given.Digests = cmp.Or(set.Images.Digests, given.Digests)
+		given.Registry = cmp.Or(set.Images.Registry, given.Registry)
 		limits.Images = &given
 	}
 	return *limits.DeepCopy()

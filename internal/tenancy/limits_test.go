@@ -22,7 +22,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			Workloads: v1alpha1.Workloads{
 				Images: &v1alpha1.Images{
 					Registries: []v1alpha1.ImagePattern{v1alpha1.ImagePattern(name)}, RegistryExpression: name,
-					PullPolicies: []string{name}, PullPolicy: name, Digests: name,
+					PullPolicies: []string{name}, PullPolicy: name, Digests: name, Registry: name,
 				},
 				PriorityClasses: classes(name), RuntimeClasses: classes(name), DeviceClasses: classes(name),
 				Schedulers: []string{name}, Tolerations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},

@@ -79,8 +79,8 @@ func TestStaleOwner(t *testing.T) {
 	}
 }
 
-// TestExistingNamespace asks for a namespace that exists: nothing is written down, as what would be
-// admitted never appears.
+// TestExistingNamespace asks for a namespace that exists, and for one that a policy refuses: nothing is
+// written down, as what would be admitted never appears.
 func TestExistingNamespace(t *testing.T) {
 	t.Parallel()
 	s := runtime.NewScheme()
@@ -106,6 +106,14 @@ func TestExistingNamespace(t *testing.T) {
 		if got.Allowed != want || !want && (got.Result.Reason != metav1.StatusReasonAlreadyExists || got.Result.Code != http.StatusConflict) {
 			t.Errorf("%s: allowed: %v, %v", name, got.Allowed, got.Result)
 		}
+	}
+	h.Refuses = func(_ context.Context, groups []string) (string, error) { return strings.Join(groups, ", "), nil }
+	refused := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		UserInfo: authenticationv1.UserInfo{Username: "ann", Groups: []string{"ignored"}}, Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"dev-refused"}}`)},
+	}})
+	if refused.Allowed || refused.Result.Message != "ignored" {
+		t.Errorf("a namespace that a policy refuses: allowed: %v, %v", refused.Allowed, refused.Result)
 	}
 	r, err := h.Reservations.Read(t.Context(), "dev")
 	if err != nil || len(r.Admitted) != 1 || r.Admitted[0].Name != "dev-gone" {

@@ -48,6 +48,8 @@ type Options struct {
 	ClientCA, ClientName string
 	// Replica is the name of this replica, unique among all replicas.
 	Replica string
+	// Refuses is [Handler.Refuses].
+	Refuses func(ctx context.Context, groups []string) (string, error)
 	// More are the handlers of other webhooks, by the start of their paths.
 	More map[string]admission.Handler
 }
@@ -91,8 +93,10 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	if err := listen(ctx, mgr.GetCache(), reserved); err != nil {
 		return nil, err
 	}
+	namespaces := NewHandler(mgr.GetClient(), mgr.GetAPIReader(), reserved, o.Profiles)
+	namespaces.Refuses = o.Refuses
 	handlers := map[string]admission.Handler{
-		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), reserved, o.Profiles),
+		rules.WebhookPath:      namespaces,
 		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},
 	}
 	maps.Copy(handlers, o.More)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,6 +51,32 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("cannot write the status of CapsuleConfiguration %s: %w", c.Name, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// Ignored returns a function that returns why members of groups make no namespaces, or "": the
+// CapsuleConfiguration has one of the groups in spec.ignoreUserWithGroups. The policy
+// tenure-capsule-ignored refuses their namespaces, with the same words.
+func Ignored(c client.Reader) func(context.Context, []string) (string, error) {
+	return func(ctx context.Context, groups []string) (string, error) {
+		configuration := &v1beta2.CapsuleConfiguration{}
+		err := c.Get(ctx, client.ObjectKey{Name: v1beta2.ConfigurationName}, configuration)
+		if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
+		}
+		var ignored []string
+		for _, group := range configuration.Spec.IgnoreUserWithGroups {
+			if slices.Contains(groups, group) {
+				ignored = append(ignored, group)
+			}
+		}
+		if len(ignored) == 0 {
+			return "", nil
+		}
+		return "you are in a group of spec.ignoreUserWithGroups of the CapsuleConfiguration (" + strings.Join(ignored, ", ") + "), whose members make no namespaces: ask the platform team", nil
+	}
 }
 
 // conditions returns the conditions of a CapsuleConfiguration. It also sets the list of

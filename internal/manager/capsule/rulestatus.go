@@ -26,8 +26,9 @@ func ruleStatus() client.Object {
 // a namespace with the label and without a RuleStatus the API server refuses everything that a
 // rule could be about.
 //
-// A rule that cannot be written is a problem of the Tenant, and the namespace keeps what it has.
-func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err error) {
+// A rule that cannot be written is a problem of the Tenant, and the namespace keeps what it has. With
+// onlyNew, rules leaves out the namespaces that have a RuleStatus.
+func (r *TenantReconciler) rules(ctx context.Context, s *state, onlyNew bool) (problem, err error) {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot list the namespaces of tenant %s: %w", s.theirs.Name, err)
@@ -38,6 +39,15 @@ func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err er
 		ns := &namespaces.Items[i]
 		if !ns.DeletionTimestamp.IsZero() {
 			continue
+		}
+		if onlyNew {
+			err := r.Client.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: v1beta2.RulesName}, &v1beta2.RuleStatus{})
+			if err == nil {
+				continue
+			}
+			if !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("cannot read the rules of namespace %s: %w", ns.Name, err)
+			}
 		}
 		rules, err := capsule.Rules(s.theirs, &ns.ObjectMeta)
 		if err != nil {

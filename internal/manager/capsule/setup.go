@@ -37,6 +37,10 @@ func Setup(mgr manager.Manager, profiles Profiles) error {
 	if err := configurations.setup(mgr); err != nil {
 		return err
 	}
+	volumes := &VolumeReconciler{Client: mgr.GetClient()}
+	if err := volumes.setup(mgr); err != nil {
+		return err
+	}
 	owners := &TenantOwnerReconciler{Client: mgr.GetClient()}
 	if err := crdgate.StartWhenServed(mgr, func() error { return owners.setup(mgr) }, tenantOwner().GetObjectKind().GroupVersionKind()); err != nil {
 		return err

@@ -150,7 +150,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err := r.hold(ctx, s.theirs); err != nil {
 		return err
 	}
-	problem, err := r.rules(ctx, s)
+	problem, err := r.rules(ctx, s, false)
 	if err != nil {
 		return err
 	}
@@ -199,6 +199,11 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	}
 	if s.ours != nil && s.own {
 		s.refuse(reasonTerminating, "it goes when everything of the tenant is gone")
+		// The API server refuses what the deletion of a namespace needs as long as it has no
+		// RuleStatus.
+		if _, err := r.rules(ctx, s, true); err != nil {
+			return err
+		}
 		if s.ours.DeletionTimestamp.IsZero() {
 			uid := s.ours.UID
 			if err := r.Client.Delete(ctx, s.ours, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
