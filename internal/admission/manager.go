@@ -51,6 +51,7 @@ func managerRequests() Rule {
 			on(all, groupHelm, helmReleases...),
 			on(all, groupSource, "gitrepositories", "ocirepositories", "externalartifacts", "externalartifacts/status"),
 			on(all, groupWebhooks, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+			on(all, "", "persistentvolumes"),
 		},
 		// For all users, the rule tenure-accounts checks the account that Flux impersonates
 		// for these.
@@ -179,8 +180,20 @@ func managedObjects() []ofKinds {
 			"it is applied as the account with the tenant's name, on this cluster, from the namespace itself", "kustomizations"),
 		of("request.operation == 'DELETE' || variables.givenUp || object.spec.tenant == variables.tenant", "the namespace is another tenant's", "tenantparameters"),
 		of("variables.made || request.operation == 'UPDATE' && object.spec == oldObject.spec && !"+fmt.Sprintf(madeBy, "object"), "what a Tenant says is the platform's", "tenants"),
+		of(onlyTenantLabel, "it may say no more of a volume than which tenant claims it", "persistentvolumes"),
 		of(sameWebhooks, "it may say no more than whom the API server trusts and by which path it calls", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 	}
+}
+
+// onlyTenantLabel is CEL that holds if an update changes nothing but the label of Capsule's Tenants.
+var onlyTenantLabel = "request.operation == 'UPDATE' && object.spec == oldObject.spec && !(" + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
+	" || " + labelsBeyond("object", "oldObject") + " || " + labelsBeyond("oldObject", "object") + ")"
+
+// labelsBeyond is CEL that holds if an object has a label, other than that of Capsule's Tenants,
+// which the other one has not.
+func labelsBeyond(object, other string) string {
+	return fmt.Sprintf("(has(%[1]s.metadata.labels) && !%[1]s.metadata.labels.all(l, l == '"+v1alpha1.LabelCapsuleTenant+"'"+
+		" || (has(%[2]s.metadata.labels) && l in %[2]s.metadata.labels && %[2]s.metadata.labels[l] == %[1]s.metadata.labels[l])))", object, other)
 }
 
 // sameWebhooks is CEL that holds if an update of a webhook configuration leaves the

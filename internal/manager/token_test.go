@@ -89,6 +89,23 @@ kind: HelmRelease
 metadata: {name: target, namespace: flux-system}
 spec: {interval: 1h, chartRef: {kind: OCIRepository, name: target}}
 ---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: stolen-volume, labels: {pool: fast}}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Retain, hostPath: {path: /tmp/stolen}}
+---
+# A part of the rights that it has with --capsule.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: stolen-volumes}
+rules: [{apiGroups: [""], resources: [persistentvolumes], verbs: [get, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: stolen-volumes}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: stolen-volumes}
+subjects: [{kind: ServiceAccount, name: tenure-manager, namespace: flux-system}]
+---
 apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: stolen-tenant}
@@ -154,6 +171,9 @@ var thefts = []theft{
 	{"lift the platform's quota", "delete", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: target, namespace: flux-system}}"},
 	{"be asked about every request", "update", "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: tenure-namespaces}, rules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*'], scope: '*'}]}"},
 	{"write parameters where no tenant is", "create", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: stolen-nobody, " + itMade + "}, spec: {tenant: stolen}}"},
+	{"give a volume to a claim", "merge", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: stolen-volume}, spec: {claimRef: {namespace: stolen, name: x}}}"},
+	{"give a volume to whoever selects a label", "merge", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: stolen-volume, labels: {pool: null}}}"},
+	{"let a volume go", "merge", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: stolen-volume, finalizers: [x.example.com/y]}}"},
 	{"change what a Tenant says", "merge", "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: stolen-tenant}, spec: {namespaces: {podSecurity: privileged}}}"},
 }
 
@@ -250,6 +270,10 @@ func TestStolenToken(t *testing.T) {
 				t.Errorf("want a refusal of RBAC, got %v", err)
 			}
 		})
+	}
+	labelled := theft{"", "merge", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: stolen-volume, labels: {capsule.clastix.io/tenant: stolen}}}"}
+	if err := labelled.do(t.Context(), c); err != nil {
+		t.Errorf("the label of the tenant that claims a volume: %v", err)
 	}
 	// The check of the manager's readiness needs a refusal by a rule, and not by the schema.
 	if err := c.Create(t.Context(), probe("flux-system"), client.DryRunAll); !refusedBy(err, admission.Prefix+"manager") {
