@@ -18,7 +18,7 @@ func TestManagerKinds(t *testing.T) {
 	// Kinds that give nobody rights or volumes, and that no rule has to limit.
 	harmless := []string{
 		"/events", "events.k8s.io/events", "coordination.k8s.io/leases",
-		"tenure.dev/tenantnamespaces", // a right that reviews ask for: no API server serves the kind
+		"tenure.dev/tenantnamespaces",                                                                                                                     // a right that reviews ask for: no API server serves the kind
 		"capsule.clastix.io/tenants", "capsule.clastix.io/tenantresources", "capsule.clastix.io/globaltenantresources", "capsule.clastix.io/rulestatuses", // what they say, the manager does within this rule
 	}
 	matched := map[string]bool{}
