@@ -3,6 +3,7 @@ package failureevents
 import (
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -73,7 +74,8 @@ func Condition(u *unstructured.Unstructured, name string) map[string]string {
 	return nil
 }
 
-// Trim reduces a Kustomization or HelmRelease to the fields that this package reads. The
+// Trim reduces a Kustomization or HelmRelease to the fields that this package and
+// reconcileretry read. The
 // cache holds all of them, and their inventories and values can be long. Trim returns objects
 // of other kinds unchanged. It returns an error if a field cannot be set in the new object.
 func Trim(object any) (any, error) {
@@ -81,27 +83,18 @@ func Trim(object any) (any, error) {
 	if !ok || !slices.Contains([]schema.GroupVersionKind{Kustomization, HelmRelease}, u.GroupVersionKind()) {
 		return object, nil
 	}
-	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
-	for _, path := range [][]string{
-		{"metadata", "namespace"},
-		{"metadata", "name"},
-		{"metadata", "uid"},
-		{"metadata", "resourceVersion"},
-		{"metadata", "generation"},
-		{"spec", "kubeConfig"},
-		{"spec", "serviceAccountName"},
-		{"spec", "targetNamespace"},
-		{"spec", "storageNamespace"},
-		{"status", "conditions"},
-		{"status", "lastAttemptedRevision"},
-	} {
-		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
-		if err != nil || !found {
-			continue
-		}
-		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
-			return nil, err
-		}
-	}
-	return &unstructured.Unstructured{Object: kept}, nil
+	return flux.KeepFields(u,
+		"metadata.namespace",
+		"metadata.name",
+		"metadata.uid",
+		"metadata.resourceVersion",
+		"metadata.generation",
+		"metadata.creationTimestamp",
+		"spec.kubeConfig",
+		"spec.serviceAccountName",
+		"spec.targetNamespace",
+		"spec.storageNamespace",
+		"status.conditions",
+		"status.lastAttemptedRevision",
+	)
 }

@@ -109,6 +109,20 @@ func cluster(t *testing.T, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithIndex(&rbacv1.RoleBinding{}, failureevents.IndexSubject, failureevents.Subjects).WithReturnManagedFields().Build()
 }
 
+// trimmed reads objects as the manager's cache has them.
+type trimmed struct{ client.Client }
+
+func (c trimmed) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := c.Client.Get(ctx, key, o, opts...); err != nil {
+		return err
+	}
+	kept, err := failureevents.Trim(o)
+	if err == nil {
+		o.(*unstructured.Unstructured).Object = kept.(*unstructured.Unstructured).Object
+	}
+	return err
+}
+
 // asked returns when the object was asked last; empty if it never was.
 func asked(t *testing.T, c client.Client) string {
 	t.Helper()
@@ -182,7 +196,7 @@ func TestAsk(t *testing.T) {
 			if tc.live != nil {
 				live = cluster(t, tc.live)
 			}
-			r := &Reconciler{Kind: failureevents.Kustomization, Client: c, APIReader: live, Profiles: platform{}, Now: func() time.Time { return given.Add(3 * time.Second) }}
+			r := &Reconciler{Kind: failureevents.Kustomization, Client: trimmed{c}, APIReader: live, Profiles: platform{}, Now: func() time.Time { return given.Add(3 * time.Second) }}
 			before := asked(t, c)
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			if err != nil {

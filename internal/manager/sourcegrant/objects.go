@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy/grants"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,26 +52,16 @@ func Trim(o any) (any, error) {
 	if !ok || u.GroupVersionKind() != artifactKind && (u.GroupVersionKind().GroupVersion() != sourceGroup || !slices.Contains(sourceKinds, u.GetKind())) {
 		return o, nil
 	}
-	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
-	for _, path := range [][]string{
-		{"metadata", "namespace"},
-		{"metadata", "name"},
-		{"metadata", "uid"},
-		{"metadata", "resourceVersion"},
-		{"metadata", "deletionTimestamp"},
-		{"metadata", "labels"},
-		{"status", "artifact"},
-		{"status", "conditions"},
-	} {
-		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
-		if err != nil || !found {
-			continue
-		}
-		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
-			return nil, err
-		}
-	}
-	return &unstructured.Unstructured{Object: kept}, nil
+	return flux.KeepFields(u,
+		"metadata.namespace",
+		"metadata.name",
+		"metadata.uid",
+		"metadata.resourceVersion",
+		"metadata.deletionTimestamp",
+		"metadata.labels",
+		"status.artifact",
+		"status.conditions",
+	)
 }
 
 // sourceOf returns the properties of a source that the plan needs.
