@@ -3,7 +3,7 @@ package failureevents
 import (
 	"slices"
 
-	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/manager/trim"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -83,7 +83,7 @@ func Trim(object any) (any, error) {
 	if !ok || !slices.Contains([]schema.GroupVersionKind{Kustomization, HelmRelease}, u.GroupVersionKind()) {
 		return object, nil
 	}
-	return flux.KeepFields(u,
+	return trim.Keep(u,
 		"metadata.namespace",
 		"metadata.name",
 		"metadata.uid",

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/manager/trim"
 	"github.com/tenure-dev/tenure/internal/tenancy"
-	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy/grants"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,7 +52,7 @@ func Trim(o any) (any, error) {
 	if !ok || u.GroupVersionKind() != artifactKind && (u.GroupVersionKind().GroupVersion() != sourceGroup || !slices.Contains(sourceKinds, u.GetKind())) {
 		return o, nil
 	}
-	return flux.KeepFields(u,
+	return trim.Keep(u,
 		"metadata.namespace",
 		"metadata.name",
 		"metadata.uid",
