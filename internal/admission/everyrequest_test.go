@@ -156,13 +156,14 @@ var extraordinary = map[string]string{
 	"clusterrolebindings.rbac.authorization.k8s.io":                "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}",
 	"tenants.tenure.dev":                                           "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, spec: {}}",
 	"namespaces":                                                   "{apiVersion: v1, kind: Namespace}",
+	"persistentvolumes":                                            "{apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: nobody, persistentVolumeReclaimPolicy: Retain, hostPath: {path: /tmp/nobody}}}",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: []}",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: []}",
 }
 
 // clusterScoped are the kinds without a namespace.
 var clusterScoped = map[string]bool{
-	"ClusterRole": true, "ClusterRoleBinding": true, "Tenant": true, "Namespace": true,
+	"ClusterRole": true, "ClusterRoleBinding": true, "Tenant": true, "Namespace": true, "PersistentVolume": true,
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true,
 }
 
