@@ -27,7 +27,12 @@ func newFakeEnv(tenant interceptor.Funcs, objects ...client.Object) *Scenario {
 	field := func(of func(corev1.ObjectReference) string) client.IndexerFunc {
 		return func(o client.Object) []string { return []string{of(o.(*corev1.Event).InvolvedObject)} }
 	}
-	admin := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+	// Parallel tests share objects, and the client writes versions into them.
+	copies := make([]client.Object, 0, len(objects))
+	for _, o := range objects {
+		copies = append(copies, o.DeepCopyObject().(client.Object))
+	}
+	admin := fake.NewClientBuilder().WithScheme(s).WithObjects(copies...).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", field(func(r corev1.ObjectReference) string { return r.Kind })).
 		WithIndex(&corev1.Event{}, "involvedObject.name", field(func(r corev1.ObjectReference) string { return r.Name })).
 		Build()
