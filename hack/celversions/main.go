@@ -150,10 +150,14 @@ func localVersions(root string, oldest int) (map[int]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		versions[minor] = fmt.Sprintf("no; `make test-kubernetes VERSION=1.%d` is to run those of the rules", minor)
-		if minor < oldest {
-			versions[minor] = fmt.Sprintf("those of Capsule's rules, by `make test-kubernetes VERSION=1.%d`", minor)
+		tests := "those of the rules"
+		switch {
+		case minor < oldest:
+			tests = "those of Capsule's rules"
+		case minor > oldest:
+			tests = "no; those of the rules would run"
 		}
+		versions[minor] = fmt.Sprintf("%s, by `make test-kubernetes VERSION=1.%d`", tests, minor)
 	}
 	minor, err := number(filepath.Join(root, "cluster", "go.mod"), localVersion)
 	versions[minor] = "all"
