@@ -151,11 +151,8 @@ func localVersions(root string, oldest int) (map[int]string, error) {
 			return nil, err
 		}
 		tests := "those of the rules"
-		switch {
-		case minor < oldest:
+		if minor < oldest {
 			tests = "those of Capsule's rules"
-		case minor > oldest:
-			tests = "no; those of the rules would run"
 		}
 		versions[minor] = fmt.Sprintf("%s, by `make test-kubernetes VERSION=1.%d`", tests, minor)
 	}
