@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,55 @@ const maxPulled = 64
 // An update of an object does not get a class, since the fields of most kinds are immutable; only an
 // Ingress that loses its class gets the default.
 func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	fail := admissionregistrationv1.Fail
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "objects get the classes and the metadata that are their tenant's default",
+		}},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			ParamKind:          paramKind("TenantParameters"),
+			FailurePolicy:      &fail,
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
+					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
+					// The controller of a DaemonSet compares its template with each node, and
+					// creates a Pod for it.
+					on(writes, "apps", "daemonsets"),
+				},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "applies", Expression: "request.resource.resource == 'persistentvolumeclaims' || has(params.spec.defaultClasses) || " + ownMetadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
+			}},
+			Variables: []admissionregistrationv1.Variable{
+				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + ownMetadata + ".orValue({}) : {}"},
+			},
+		},
+	}
+	for _, patches := range defaultPatches() {
+		policy.Spec.Mutations = append(policy.Spec.Mutations, admissionregistrationv1.Mutation{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patches},
+		})
+	}
+	params := paramRef(v1alpha1.ParametersName)
+	params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
+	return policy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels()},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: Defaults, ParamRef: params},
+	}
+}
+
+// ownMetadata is CEL for the labels and annotations that the tenant's Pods or Services get.
+const ownMetadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
+
+// defaultPatches returns the patches of [DefaultsPolicy], each a CEL expression: variables cannot hold
+// patches, nor optional values.
+func defaultPatches() []string {
 	class := func(name string) string { return "params.spec.?defaultClasses.?" + name }
 	// unnamed returns the patches that add a class if a field has none.
 	unnamed := func(resource, name, condition, field, more string) string {
@@ -42,7 +92,6 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	dropped := fmt.Sprintf("request.resource.resource == 'ingresses' && request.operation == 'UPDATE' && %[1]s.hasValue() && has(oldObject.spec.ingressClassName) && !has(object.spec.ingressClassName)"+
 		" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({})) ? [JSONPatch{op: 'add', path: '/spec/ingressClassName', value: %[1]s.value()}] : []", class("ingressClass"))
 	const (
-		metadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 		// The API server computes these from the class. It does so again after this
 		// policy, and refuses other values.
 		computed = " + (has(object.spec.priority) ? [JSONPatch{op: 'remove', path: '/spec/priority'}] : []) + (has(object.spec.preemptionPolicy) ? [JSONPatch{op: 'remove', path: '/spec/preemptionPolicy'}] : [])"
@@ -84,36 +133,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		" ? [JSONPatch{op: 'add', path: '/spec/selector', value: {'matchLabels': dyn(object.spec.?selector.?matchLabels.orValue({}).transformMap(k, v, k != '%[1]s', v)),"+
 		" 'matchExpressions': dyn(object.spec.?selector.?matchExpressions.orValue([]).filter(e, e.key != '%[1]s') + [dyn({'key': dyn('%[1]s'), 'operator': dyn('In'), 'values': dyn([namespaceObject.metadata.labels['%[1]s']])})])}}] : []",
 		v1alpha1.LabelCapsuleTenant)
-	fail := admissionregistrationv1.Fail
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "objects get the classes and the metadata that are their tenant's default",
-		}},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			ParamKind:          paramKind("TenantParameters"),
-			FailurePolicy:      &fail,
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
-					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
-					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
-					// The controller of a DaemonSet compares its template with each node, and
-					// creates a Pod for it.
-					on(writes, "apps", "daemonsets"),
-				},
-			},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "applies", Expression: "request.resource.resource == 'persistentvolumeclaims' || has(params.spec.defaultClasses) || " + metadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
-			}},
-			Variables: []admissionregistrationv1.Variable{
-				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + metadata + ".orValue({}) : {}"},
-			},
-		},
-	}
-	// Variables cannot hold patches, nor optional values.
-	for _, patches := range append(append([]string{
+	return slices.Concat([]string{
 		unnamed("pods", "priorityClass", free("priorityClassName"), "priorityClassName", computed),
 		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
 		unnamed("ingresses", "ingressClass", free("ingressClassName")+" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
@@ -125,17 +145,5 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 		entries("annotations"),
 		pulled("initContainers"),
 		pulled("containers"),
-	}, pinned("pods", "object.spec", "/spec")...), pinned("daemonsets", "object.spec.template.spec", "/spec/template/spec")...) {
-		policy.Spec.Mutations = append(policy.Spec.Mutations, admissionregistrationv1.Mutation{
-			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patches},
-		})
-	}
-	params := paramRef(v1alpha1.ParametersName)
-	params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-	return policy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels()},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: Defaults, ParamRef: params},
-	}
+	}, pinned("pods", "object.spec", "/spec"), pinned("daemonsets", "object.spec.template.spec", "/spec/template/spec"))
 }

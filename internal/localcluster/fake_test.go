@@ -93,6 +93,10 @@ stringData: {password: invented}
 	if err != nil {
 		t.Fatal(err)
 	}
+	const values = "# not one of Kubernetes'\n- list\n"
+	if same, err := c.fakeCredentials("values.yaml", []byte(values), c.credentialUses()); err != nil || string(same) != values {
+		t.Errorf("a file without such a Secret became %q, %v", same, err)
+	}
 	got := map[string]map[string]any{}
 	for _, object := range documentsOf(out) {
 		if object["data"] != nil {

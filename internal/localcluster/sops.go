@@ -175,12 +175,14 @@ func (c *Cluster) credentialUses() map[string][]flux.SecretUse {
 }
 
 // fakeCredentials replaces the data of Secrets that Flux reads as credentials or as keys for
-// decryption: no program accepts any text as a private key.
+// decryption: no program accepts any text as a private key. Files without such a Secret stay as they
+// are: their comments and form may matter to whoever reads them.
 func (c *Cluster) fakeCredentials(name string, content []byte, uses map[string][]flux.SecretUse) ([]byte, error) {
 	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
 		return content, nil
 	}
 	var documents [][]byte
+	changed := false
 	for _, object := range documentsOf(content) {
 		metadata, _ := object["metadata"].(map[string]any)
 		secret, _ := metadata["name"].(string)
@@ -195,12 +197,16 @@ func (c *Cluster) fakeCredentials(name string, content []byte, uses map[string][
 			}
 			delete(object, "data")
 			object["stringData"] = data
+			changed = true
 		}
 		out, err := yaml.Marshal(object)
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the credentials of %s: %w", name, err)
 		}
 		documents = append(documents, out)
+	}
+	if !changed {
+		return content, nil
 	}
 	return bytes.Join(documents, []byte("---\n")), nil
 }
