@@ -20,10 +20,10 @@ TESTED := $(filter-out cluster,$(MODULES))
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
 # Packages that are tested without the race detector, which makes them slower, up to five
-# times or, where they compress a program, thirty, and finds little there: test/e2e and
-# internal/cli run programs, and the others start no goroutines. `make test UNRACED=` tests
-# them with it.
-UNRACED ?= ./test/e2e ./hack/image ./internal/cli ./internal/fleet/lockdown ./internal/verify/autofix
+# times or, where they compress a program, thirty, and finds little there: test/e2e,
+# internal/cli and internal/cli/check run programs, and the others start no goroutines. `make
+# test UNRACED=` tests them with it.
+UNRACED ?= ./test/e2e ./hack/image ./internal/admission ./internal/cli ./internal/cli/check/... ./internal/fleet/lockdown ./internal/verify/autofix
 
 # How long the tests of one package may take: those of test/e2e take some 30 minutes
 # beside others, and all of .ci/run is to end within an hour.
@@ -167,8 +167,8 @@ golden: build ## write the golden reports of the public fleets anew
 	@$(GO) test ./test/e2e -run TestVerifyPublicFleets -parallel 1 -timeout $(TIMEOUT) -update
 
 .PHONY: ablation
-ablation: build ## take each control of the example fleet away, and print which attacks get through
-	@$(GO) run ./hack/ablation
+ablation: build ## take each control of the example fleet away, try all attacks each time, and print what gets through
+	@$(GO) test -vet=off -timeout $(TIMEOUT) ./test/e2e -v -count=1 -run '^(TestAblation|TestVerifyTenurePolicies)$$' -others=1
 
 .PHONY: mutate
 mutate: build flux-operator ## take out or weaken each control of the corpus' fleets, and compare what turns with what must

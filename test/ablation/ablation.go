@@ -47,19 +47,32 @@ type Row struct {
 	// Via restricts the row to the attacks by one way; empty for controls that attacks by any way
 	// meet. Attacks through the proxy are tried only with their own rows.
 	Via catalog.Via
-	// Whole tries every attack.
+	// Whole tries every attack; without it, the attacks that wait for Flux or send many requests
+	// are tried only with their own rows.
 	Whole bool
 }
 
 // tries reports whether an attack is tried without the controls of the row.
-func (r Row) tries(a catalog.Attack, whole bool) bool {
+func (r Row) tries(a catalog.Attack) bool {
 	switch {
 	case len(r.Controls) == 0 || slices.Contains(r.Through(), a.Key()):
 		return true
 	case r.Via != "":
 		return a.Via == r.Via
 	}
-	return whole || !a.Deep && !a.Slow && a.Via != catalog.Proxy
+	return r.Whole || !a.Deep && !a.Slow && a.Via != catalog.Proxy
+}
+
+// tried returns the function that reports whether the ith row tries an attack.
+func (o Options) tried(row Row, i int) func(catalog.Attack) bool {
+	if o.Every < 2 || row.Whole || len(row.Controls) == 0 {
+		return row.tries
+	}
+	all, own := catalog.Catalogue(), row.Through()
+	return func(a catalog.Attack) bool {
+		at := slices.IndexFunc(all, func(b catalog.Attack) bool { return b.Key() == a.Key() })
+		return row.tries(a) && (slices.Contains(own, a.Key()) || at%o.Every == i%o.Every)
+	}
 }
 
 // Through returns the sorted keys of all attacks that get through.
@@ -96,9 +109,9 @@ type Options struct {
 	Rows []Row
 	// Excluded are the attacks without a row; nil means [Excluded].
 	Excluded map[string]Exclusion
-	// Whole tries every attack with every row; otherwise the attacks that wait for
-	// Flux or send many requests are tried with their own rows only.
-	Whole bool
+	// Every is n if a row tries only every nth of the attacks that its controls should not stop,
+	// beginning with another one in each row, so that rows together try all of them; 0 tries all.
+	Every int
 	// Progress is called after each row, if it is not nil.
 	Progress func(Measured)
 }
@@ -131,9 +144,9 @@ func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 		rows = Rows()
 	}
 	var all []Measured
-	for _, row := range append(slices.Clone(rows), Row{}) {
+	for i, row := range append(slices.Clone(rows), Row{}) {
 		began := time.Now()
-		m, err := t.measure(ctx, row)
+		m, err := t.measure(ctx, row, i)
 		if err != nil {
 			return all, fmt.Errorf("cannot try the fleet without %s: %w", row.Name(), err)
 		}
@@ -146,9 +159,9 @@ func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 	return all, nil
 }
 
-// measure measures a row: first without each of its controls if there are several, then
+// measure measures the ith row: first without each of its controls if there are several, then
 // without all of them.
-func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
+func (t *target) measure(ctx context.Context, row Row, i int) (_ Measured, err error) {
 	m := Measured{Row: row}
 	if len(row.Controls) > 1 {
 		for _, c := range row.Controls {
@@ -158,7 +171,7 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 		}
 	}
 	err = t.without(ctx, row.Controls, func() error {
-		report, err := t.attack(ctx, func(a catalog.Attack) bool { return row.tries(a, t.opts.Whole || row.Whole) })
+		report, err := t.attack(ctx, t.opts.tried(row, i))
 		for _, r := range report.Results {
 			m.count(r, t.opts.Excluded)
 		}

@@ -73,6 +73,41 @@ func TestLayersAreTheAttacks(t *testing.T) {
 	}
 }
 
+// TestTriedInParts checks that a row tries its own attacks and a part of the others, and that the
+// rows together try what they try without parts.
+func TestTriedInParts(t *testing.T) {
+	t.Parallel()
+	const every = 4
+	rows := Rows()
+	tried := map[string]bool{}
+	for i, row := range rows {
+		tries, whole := Options{Every: every}.tried(row, i), Options{}.tried(row, i)
+		n := 0
+		for _, a := range catalog.Catalogue() {
+			own := slices.Contains(row.Through(), a.Key())
+			switch {
+			case tries(a) && !whole(a):
+				t.Errorf("%s is tried without %s, but not when all are", a.Key(), row.Name())
+			case own && !tries(a):
+				t.Errorf("%s is not tried without %s, which stops it", a.Key(), row.Name())
+			case tries(a):
+				tried[a.Key()] = true
+				if !own {
+					n++
+				}
+			}
+		}
+		if most := len(catalog.Catalogue())/every + 1; n > most {
+			t.Errorf("%d other attacks are tried without %s, want at most %d", n, row.Name(), most)
+		}
+	}
+	for _, a := range catalog.Catalogue() {
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.tries(a) }) && !tried[a.Key()] {
+			t.Errorf("no row tries %s", a.Key())
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	written, err := os.ReadFile("../../docs/reference/ablation.md")

@@ -57,7 +57,7 @@ func Matrix(all []Measured) string {
 	return b.String()
 }
 
-//go:generate go run ../../hack/ablation -table ../../docs/reference/ablation.md
+//go:generate go run ../../hack/ablation ../../docs/reference/ablation.md
 
 // Document writes the table as a page of Markdown.
 func Document() string {

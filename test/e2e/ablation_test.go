@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,10 @@ import (
 // The tests of this file take the longest. They are in the first file of the package because go
 // test starts parallel tests in the order of the files: a long test that starts last would run
 // alone at the end.
+
+// others is n if a row tries every nth of the attacks that its controls should not stop. `make
+// ablation` gives 1, which tries them all.
+var others = flag.Int("others", 4, "try every `n`th of the other attacks with each row of the ablation")
 
 // TestAblation attacks the unchanged example fleet. Then it removes every control of the fleet
 // by itself, and checks that exactly the attacks that the control should stop get through. With
@@ -35,7 +40,7 @@ func ablateExample(r run) {
 	r.t.Helper()
 	opts := attackOptions(r)
 	opts.Tenant = "dev-team"
-	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Progress: func(m ablation.Measured) {
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Every: *others, Progress: func(m ablation.Measured) {
 		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
 	}})
 	if err != nil {
@@ -95,7 +100,7 @@ func ablateTenure(r run) {
 	r.t.Helper()
 	opts := attackOptions(r)
 	opts.Tenant = "dev-team"
-	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Progress: func(m ablation.Measured) {
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Every: *others, Progress: func(m ablation.Measured) {
 		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
 	}})
 	if err != nil {
