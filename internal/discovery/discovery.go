@@ -394,7 +394,7 @@ func (d *discovery) assignAccounts() {
 		add(d.owner(u), u.GetNamespace(), name)
 	}
 	for _, t := range d.tenants {
-		if len(t.Accounts) == 0 {
+		if !slices.ContainsFunc(t.Accounts, d.bound) {
 			d.guessAccounts(t)
 		}
 		foreign := func(a Account) int {
@@ -413,7 +413,7 @@ func (d *discovery) assignAccounts() {
 // have no rights: what such an account cannot do says nothing about the tenant.
 func (d *discovery) rank(a Account) int {
 	exists := slices.ContainsFunc(d.accounts, func(o corev1.ServiceAccount) bool { return o.Namespace == a.Namespace && o.Name == a.Name })
-	bound := slices.ContainsFunc(d.grants, func(g grant) bool { return slices.ContainsFunc(g.subjects, a.isSubject) })
+	bound := d.bound(a)
 	switch syncs := slices.Contains(d.syncAccounts(), a); {
 	case exists && bound && syncs:
 		return 0
@@ -427,6 +427,22 @@ func (d *discovery) rank(a Account) int {
 	return 4
 }
 
+// bound reports whether a binding gives an account rights.
+func (d *discovery) bound(a Account) bool {
+	return slices.ContainsFunc(d.grants, func(g grant) bool { return slices.ContainsFunc(g.subjects, a.isSubject) })
+}
+
+// appliedByTenant reports whether a tenant's Flux object applied a binding.
+func (d *discovery) appliedByTenant(g grant) bool {
+	switch {
+	case g.applied == flux.Ref{}:
+		return false
+	case g.applied.Kind == flux.Kustomization:
+		return !d.trusted[g.applied.Namespace+"/"+g.applied.Name]
+	}
+	return !d.platform[g.applied.Namespace]
+}
+
 // syncAccounts returns the accounts as which Flux applies the objects of the platform's own syncs.
 func (d *discovery) syncAccounts() []Account {
 	var accounts []Account
@@ -438,13 +454,26 @@ func (d *discovery) syncAccounts() []Account {
 	return accounts
 }
 
-// guessAccounts finds the accounts of a tenant whose accounts have no label and are named
-// by no Flux object. It uses the subjects of the bindings with the tenant's label, as in
-// fleets whose Flux objects have a kubeConfig. Without such bindings it uses the account
-// default, which every namespace has and to which Flux falls back.
+// guessAccounts finds the accounts of a tenant of which no account with the tenant's label or in
+// a Flux object has rights. It uses the subjects of the bindings with the tenant's label, as in
+// fleets whose Flux objects have a kubeConfig, or else those of the bindings that the tenant did not
+// apply, as for the account to which Flux falls back. If there is no account at all, it uses the
+// account default, which every namespace has.
 func (d *discovery) guessAccounts(t *Tenant) {
+	d.addSubjects(t, func(g grant) bool { return g.tenant == t.Name })
+	if !slices.ContainsFunc(t.Accounts, d.bound) {
+		d.addSubjects(t, func(g grant) bool { return !d.appliedByTenant(g) })
+	}
+	if len(t.Accounts) == 0 && len(t.Namespaces) > 0 {
+		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
+	}
+}
+
+// addSubjects adds the service accounts of a tenant's namespaces to which one of the bindings there
+// gives rights.
+func (d *discovery) addSubjects(t *Tenant, from func(grant) bool) {
 	for _, g := range d.grants {
-		if g.tenant != t.Name || !slices.Contains(t.Namespaces, g.namespace) {
+		if !from(g) || !slices.Contains(t.Namespaces, g.namespace) {
 			continue
 		}
 		for _, s := range g.subjects {
@@ -453,9 +482,6 @@ func (d *discovery) guessAccounts(t *Tenant) {
 				t.Accounts = append(t.Accounts, account)
 			}
 		}
-	}
-	if len(t.Accounts) == 0 && len(t.Namespaces) > 0 {
-		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
 	}
 }
 

@@ -318,6 +318,39 @@ func locked(account string) client.Object {
 	}
 }
 
+// TestAccountWithRights checks that a tenant is attacked as the account to which the platform gave
+// rights, if its own objects name others only, and its sync names none.
+func TestAccountWithRights(t *testing.T) {
+	t.Parallel()
+	release := by(fluxObject(flux.HelmRelease, "team", "later", map[string]any{"serviceAccountName": "builder"}), "team/apps")
+	sync := by(kustomizes("team", "apps", "team/apps", ""), "flux-system/flux-system")
+	own := binding("team", "view", "monitor")
+	own.SetName("monitor")
+	objects := []client.Object{
+		namespace("team", map[string]string{Label: "team"}), sync, release, account("team", "builder", nil), account("team", "default", nil),
+		account("team", "monitor", nil), by(own, "team/apps"),
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		rights client.Object
+		want   []Account
+	}{
+		"unlabelled":      {"the binding is the platform's", binding("team", "edit", "default"), []Account{{"team", "default"}, {"team", "builder"}}},
+		"by the platform": {"the platform's sync applied the binding", by(binding("team", "edit", "default"), "flux-system/flux-system"), []Account{{"team", "default"}, {"team", "builder"}}},
+		"by the tenant":   {"the tenant gives its own accounts rights for other purposes", by(binding("team", "edit", "default"), "team/apps"), []Account{{"team", "builder"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := discover(t, append([]client.Object{tc.rights}, objects...)...)
+			if len(found) != 1 {
+				t.Fatalf("found %v", found)
+			}
+			if diff := cmp.Diff(tc.want, found[0].Accounts); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 // TestAddress checks that the address of a repository is what --map takes.
 func TestAddress(t *testing.T) {
 	t.Parallel()
