@@ -51,11 +51,9 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 // without one, everything in it but links. It puts the objects into targetNamespace, if that is
 // not empty. See [Build] for root.
 func BuildFolder(root, dir, targetNamespace string) ([]*unstructured.Unstructured, error) {
-	for _, name := range kustomizationFiles {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			objects, err := Build(root, dir)
-			return moved(objects, targetNamespace), err
-		}
+	if _, _, err := KustomizationFile(os.DirFS(dir), "."); err == nil {
+		objects, err := Build(root, dir)
+		return moved(objects, targetNamespace), err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

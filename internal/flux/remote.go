@@ -16,9 +16,6 @@ import (
 // would fetch it from the network with the user's git.
 var ErrRemoteBase = errors.New("a remote base is not fetched here")
 
-// kustomizationFiles are the names of a kustomization, as kustomize reads them.
-var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
-
 // remoteAddress matches the addresses that kustomize fetches: by git, or a file by HTTP.
 var remoteAddress = regexp.MustCompile(`^(?:[a-z][a-z0-9+.-]*:|[^/\s]+@[^/\s]+:|(?:www\.)?[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+/.*(?:\?|//|\.git|/[^/]+/[^/]+))`)
 
@@ -65,28 +62,25 @@ func RemoteBases(root, dir string) []RemoteBase {
 // readKustomization returns the file and the lists of a folder's kustomization. A file that
 // cannot be read has none: the build reports it.
 func readKustomization(folder string) (file string, lists map[string][]string) {
-	for _, name := range kustomizationFiles {
-		file = filepath.Join(folder, name)
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		fields := map[string]any{}
-		if yaml.Unmarshal(content, &fields) != nil {
-			return file, nil
-		}
-		lists = map[string][]string{}
-		for _, field := range remoteLists {
-			entries, _ := fields[field].([]any)
-			for _, entry := range entries {
-				if text, ok := entry.(string); ok {
-					lists[field] = append(lists[field], text)
-				}
+	name, content, err := KustomizationFile(os.DirFS(folder), ".")
+	if err != nil {
+		return "", nil
+	}
+	file = filepath.Join(folder, name)
+	fields := map[string]any{}
+	if yaml.Unmarshal(content, &fields) != nil {
+		return file, nil
+	}
+	lists = map[string][]string{}
+	for _, field := range remoteLists {
+		entries, _ := fields[field].([]any)
+		for _, entry := range entries {
+			if text, ok := entry.(string); ok {
+				lists[field] = append(lists[field], text)
 			}
 		}
-		return file, lists
 	}
-	return "", nil
+	return file, lists
 }
 
 // checkRemote returns an error for a kustomization with remote bases.

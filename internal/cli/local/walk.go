@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,9 +34,6 @@ type fileUse struct {
 // renaming finds the fields of a kustomization file that change the names of objects.
 var renaming = regexp.MustCompile(`(?m)^\s*-?\s*(?:namePrefix|nameSuffix|transformers|replacements|allowNameChange)\s*:`)
 
-// kustomizationFiles are the names of a kustomization file.
-var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
-
 // resourceFields and fileFields are the fields of a kustomization that name files or
 // folders. The objects in the files of resourceFields are applied.
 var resourceFields, fileFields = []string{"resources", "bases", "components"}, []string{
@@ -47,13 +45,10 @@ func (w *walker) folder(dir string) {
 		return
 	}
 	w.seen[dir] = true
-	for _, name := range kustomizationFiles {
-		file := path.Join(dir, name)
-		if content, err := fs.ReadFile(w.files, file); err == nil {
-			w.used[file] = fileUse{}
-			w.kustomization(dir, content)
-			return
-		}
+	if file, content, err := flux.KustomizationFile(w.files, dir); err == nil {
+		w.used[file] = fileUse{}
+		w.kustomization(dir, content)
+		return
 	}
 	entries, err := fs.ReadDir(w.files, dir)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -23,7 +24,6 @@ import (
 const (
 	componentsFile = "gotk-components.yaml"
 	syncFile       = "gotk-sync.yaml"
-	kustomizeFile  = "kustomization.yaml"
 	systemName     = "flux-system"
 )
 
@@ -257,7 +257,7 @@ func (f *Fleet) findDeclared() {
 
 // bases returns the folders within the fleet that a folder's kustomization names.
 func (f *Fleet) bases(folder string) []string {
-	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile))
+	_, content, err := flux.KustomizationFile(os.DirFS(f.Dir), folder)
 	if err != nil {
 		return nil // the build of the folder reports the error
 	}
@@ -291,7 +291,7 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	}
 	var objects []unstructured.Unstructured
 	for _, file := range files {
-		if base := filepath.Base(file); base == kustomizeFile || base == "kustomization.yml" {
+		if flux.IsKustomizationFile(filepath.ToSlash(file)) {
 			continue
 		}
 		content, err := os.ReadFile(file)

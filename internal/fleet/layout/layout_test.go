@@ -101,6 +101,23 @@ func TestLoad(t *testing.T) {
 			system: "clusters/staging/flux-system", sync: written,
 			overlay: []string{system + "gotk-components.yaml", system + "kustomization.yaml"},
 		},
+		"unlisted, another name": {
+			reason: "the kustomization file may have each of the names that kustomize knows, and a folder has one",
+			files: map[string]string{
+				system + "gotk-sync.yaml": rootSync, system + "Kustomization": "resources: [gotk-sync.yaml]\n",
+			},
+			system: "clusters/staging/flux-system", sync: written,
+			overlay: []string{system + "gotk-components.yaml", system + "Kustomization"},
+		},
+		"base by a short ending": {
+			reason: "a kustomization.yml may name the base with Flux's manifests",
+			files: map[string]string{
+				system + "kustomization.yml":               "resources: [../../../infrastructure/flux]\n",
+				"infrastructure/flux/gotk-components.yaml": deployment, "infrastructure/flux/gotk-sync.yaml": rootSync,
+				"infrastructure/flux/kustomization.yml": kustomization,
+			},
+			system: "clusters/staging/flux-system", sync: written,
+		},
 		"empty": {
 			reason: "a cluster's folder without anything of Flux gets all of it",
 			files:  map[string]string{"clusters/staging/apps.yaml": "kind: ConfigMap\n"},

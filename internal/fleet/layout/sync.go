@@ -101,7 +101,7 @@ func (f *Fleet) built(folder string, raw []unstructured.Unstructured) []unstruct
 // withOverlay returns a folder with the fleet and its overlay: the fleet's own if the overlay has no
 // files, or else a copy, which remove deletes.
 func (f *Fleet) withOverlay(folder string) (root string, remove func(), err error) {
-	if _, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile)); err != nil {
+	if _, _, err := flux.KustomizationFile(os.DirFS(f.Dir), folder); err != nil {
 		return "", nil, err
 	}
 	if len(f.Overlay) == 0 {
@@ -143,7 +143,7 @@ func (f *Fleet) findBuiltRoots() (Sync, bool) {
 			continue
 		}
 		if sync, found := findSync(objects, f.Path); found && (sync.URL != "" || sync.Kind == bucket) {
-			f.Roots, f.RootFile = rootObjects(objects, sync), path.Join(f.Path, kustomizeFile)
+			f.Roots, f.RootFile = rootObjects(objects, sync), f.kustomizationFile(f.Path)
 			return sync, true
 		}
 	}
@@ -287,13 +287,21 @@ spec:
 `, s.Source, s.Namespace, s.Branch, s.URL, clusterPath, s.Kind, ref, secret)
 }
 
+// kustomizationFile returns the path of a folder's kustomization file, or the path for a new one.
+func (f *Fleet) kustomizationFile(folder string) string {
+	if name, _, err := flux.KustomizationFile(os.DirFS(f.Dir), folder); err == nil {
+		return name
+	}
+	return path.Join(folder, flux.KustomizationFiles()[0])
+}
+
 // completeKustomization adds the files of the overlay to the kustomization of the system
 // folder, and creates the kustomization if it is missing.
 func (f *Fleet) completeKustomization() error {
 	if len(f.Overlay) == 0 {
 		return nil
 	}
-	name := path.Join(f.declared, kustomizeFile)
+	name := f.kustomizationFile(f.declared)
 	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(name)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the fleet: %w", err)

@@ -126,15 +126,13 @@ func (w *surveyor) folder(name, namespace string, by *object) error {
 	}
 	w.seen[name] = true
 	at := filepath.Join(w.dir, filepath.FromSlash(name))
-	for _, file := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
-		if _, err := os.Stat(filepath.Join(at, file)); err == nil {
-			built, err := flux.Build(w.dir, at)
-			if err != nil {
-				return fmt.Errorf("cannot build %s: %w", name, noPath(err, w.dir))
-			}
-			w.add(built, namespace, by)
-			return nil
+	if _, _, err := flux.KustomizationFile(os.DirFS(at), "."); err == nil {
+		built, err := flux.Build(w.dir, at)
+		if err != nil {
+			return fmt.Errorf("cannot build %s: %w", name, noPath(err, w.dir))
 		}
+		w.add(built, namespace, by)
+		return nil
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {

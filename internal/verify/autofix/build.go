@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kustomizationFiles are the names of kustomize's file.
-var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
-
 // root is a folder that Flux applies.
 type root struct {
 	path string
@@ -158,7 +155,7 @@ func (w *workbench) copy() error {
 		return err
 	}
 	for name, content := range w.fleet.Overlay {
-		if slices.Contains(kustomizationFiles, path.Base(name)) || !listed(set.FS(), name) {
+		if flux.IsKustomizationFile(name) || !listed(set.FS(), name) {
 			continue
 		}
 		if err := os.WriteFile(w.file(name), content, 0o600); err != nil {
@@ -174,16 +171,13 @@ func listed(files fs.FS, name string) bool {
 	if _, err := fs.Stat(files, name); err == nil {
 		return true
 	}
-	for _, file := range kustomizationFiles {
-		content, err := fs.ReadFile(files, path.Join(path.Dir(name), file))
-		if err != nil {
-			continue
-		}
-		s, err := yamledit.Parse(string(content))
-		return err == nil && len(s.Docs) > 0 && s.Docs[0] != nil &&
-			slices.ContainsFunc(yamledit.Strs(s.Docs[0], "resources"), func(r string) bool { return path.Clean(r) == path.Base(name) })
+	_, content, err := flux.KustomizationFile(files, path.Dir(name))
+	if err != nil {
+		return false
 	}
-	return false
+	s, err := yamledit.Parse(string(content))
+	return err == nil && len(s.Docs) > 0 && s.Docs[0] != nil &&
+		slices.ContainsFunc(yamledit.Strs(s.Docs[0], "resources"), func(r string) bool { return path.Clean(r) == path.Base(name) })
 }
 
 // dropCRDs removes Flux's CustomResourceDefinitions from the copy, unless a patch changes one.

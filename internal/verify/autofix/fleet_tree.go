@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -62,7 +63,7 @@ func load(f *layout.Fleet) (_ *tree, err error) {
 	}
 	// The fleet may have no kustomization file that lists these manifests.
 	l.file(path.Join(f.System, "gotk-sync.yaml"), "")
-	for _, name := range kustomizationFiles {
+	for _, name := range flux.KustomizationFiles() {
 		l.read(path.Join(f.System, name))
 	}
 	if len(l.tree.before) > maxFiles {
@@ -77,12 +78,12 @@ func (t *tree) systemFile() string { return t.kustomization(t.fleet.System) }
 
 // kustomization returns the path of a folder's kustomization file, or the path for a new one.
 func (t *tree) kustomization(folder string) string {
-	for _, name := range kustomizationFiles {
+	for _, name := range flux.KustomizationFiles() {
 		if _, ok := t.now[path.Join(folder, name)]; ok {
 			return path.Join(folder, name)
 		}
 	}
-	return path.Join(folder, kustomizationFiles[0])
+	return path.Join(folder, flux.KustomizationFiles()[0])
 }
 
 type loader struct {
@@ -154,7 +155,7 @@ func (l *loader) folder(name, namespace string) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) || l.linked(name) || !l.first(name, namespace) {
 		return
 	}
-	for _, file := range kustomizationFiles {
+	for _, file := range flux.KustomizationFiles() {
 		content, ok := l.read(path.Join(name, file))
 		if !ok {
 			continue

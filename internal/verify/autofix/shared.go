@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -90,7 +91,7 @@ func (t *tree) sharing() string {
 
 // beside reports whether a cluster reads the kustomization file of a new file's folder.
 func beside(c cluster, name string) bool {
-	return slices.ContainsFunc(kustomizationFiles, func(file string) bool {
+	return slices.ContainsFunc(flux.KustomizationFiles(), func(file string) bool {
 		_, ok := c.files[path.Join(path.Dir(name), file)]
 		return ok
 	})
