@@ -75,7 +75,7 @@ func (t *tree) component(name string) string { return path.Join(t.fleet.System, 
 func (t *tree) checkOwn() error {
 	file := t.system("kustomization.yaml")
 	if _, ok := t.now[file]; !ok {
-		return fmt.Errorf("cannot find %s: Flux's manifests need a kustomization file, as `flux bootstrap` writes it, and no link", file)
+		return fmt.Errorf("cannot find %s: Flux's manifests need a kustomization file with this name, as `flux bootstrap` writes it, and no link", file)
 	}
 	for _, dir := range []string{path.Dir(t.component("x")), Infrastructure, managerDir, warnDir} {
 		for name := dir; name != "."; name = path.Dir(name) {

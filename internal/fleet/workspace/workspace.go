@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/tenure-dev/tenure/internal/flux"
 )
 
 // ErrInTheWay reports that something other than a regular file has the name of a file.
@@ -29,6 +30,9 @@ var ErrInTheWay = errors.New("is not a regular file")
 
 // ErrChanged reports that a file no longer has the content that the change is based on.
 var ErrChanged = errors.New("was changed by somebody else meanwhile")
+
+// ErrTwoKustomizations reports that a folder would have two kustomization files, which kustomize refuses.
+var ErrTwoKustomizations = errors.New("kustomize reads one kustomization file in a folder")
 
 // Set is a planned change. It is not safe for concurrent use.
 type Set struct {
@@ -85,11 +89,19 @@ func (s *Set) Exists(name string) bool {
 	return f.content != nil
 }
 
-// Write plans a file's content.
+// Write plans a file's content. The error is [ErrTwoKustomizations] for a second kustomization file in
+// a folder.
 func (s *Set) Write(name string, content []byte) error {
 	f, err := s.look(name)
 	if err != nil {
 		return err
+	}
+	if f.content == nil && flux.IsKustomizationFile(name) {
+		for _, base := range flux.KustomizationFiles() {
+			if other := path.Join(path.Dir(name), base); s.Exists(other) {
+				return fmt.Errorf("cannot write %s: %w: rename %s to %s", name, ErrTwoKustomizations, other, path.Base(name))
+			}
+		}
 	}
 	f.content = append([]byte{}, content...)
 	return nil

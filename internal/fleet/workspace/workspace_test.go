@@ -122,6 +122,35 @@ new file mode 100644
 	}
 }
 
+// TestTwoKustomizations checks that a folder with a kustomization file gets no second one, which
+// kustomize would refuse.
+func TestTwoKustomizations(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yml"), []byte("resources: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Write("kustomization.yaml", []byte("resources: []\n")); !errors.Is(err, ErrTwoKustomizations) {
+		t.Errorf("got %v, want %v", err, ErrTwoKustomizations)
+	}
+	for _, name := range []string{"kustomization.yml", "other/kustomization.yaml", "other/kustomization.yaml"} {
+		if err := s.Write(name, []byte("resources: [a.yaml]\n")); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Remove("kustomization.yml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write("Kustomization", []byte("resources: []\n")); err != nil {
+		t.Errorf("the other file is removed in the same change: %v", err)
+	}
+}
+
 // TestApplyFails makes a change fail at every step, and checks that the folder is unchanged.
 func TestApplyFails(t *testing.T) {
 	t.Parallel()
