@@ -17,6 +17,7 @@ func addApplyingAccountPod(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "I9", Via: API,
+		Kinds:      everyPod,
 		Title:      "runs a Pod as the account that Flux applies its manifests as",
 		Controls:   []string{"policy on spec.serviceAccountName of Pods"},
 		References: []string{"RFC-0003"},

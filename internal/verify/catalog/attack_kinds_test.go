@@ -94,19 +94,12 @@ func TestAttacksTryWhatRulesCover(t *testing.T) {
 	}
 }
 
-// Each attack says which kinds it tries, and no entry is left of another attack.
+// Each attack says which kinds it tries.
 func TestAttackKinds(t *testing.T) {
 	t.Parallel()
-	keys := map[string]bool{}
 	for _, a := range Catalogue() {
-		keys[a.Key()] = true
-		if _, listed := attackKinds[a.Key()]; !listed {
+		if a.Kinds == nil {
 			t.Errorf("%s lists no kinds", a.Key())
-		}
-	}
-	for key := range attackKinds {
-		if !keys[key] {
-			t.Errorf("%s is no attack", key)
 		}
 	}
 }

@@ -54,7 +54,9 @@ type Attack struct {
 	// different kinds, such as HelmRelease; empty for the usual one.
 	Kind string
 	// Kinds are the kinds that it tries, with a subresource after a slash, such as
-	// Namespace/status; sorted. A star stands for any kind. [Catalogue] sets them.
+	// Namespace/status; [Catalogue] sorts them. A star stands for any kind: the attack is about all of
+	// them and tries one. An attack that sends no request for an object, but bytes to the proxy,
+	// has an empty list, which is not nil.
 	Kinds []string
 	// Title describes the attack, in the present tense.
 	Title string

@@ -26,6 +26,7 @@ func addChartDependencyAddress(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "S13", Via: API,
+		Kinds:      []string{"HelmChart", "HelmRelease"},
 		Title:      "has source-controller fetch from any address by what a chart of its own depends on",
 		Controls:   []string{"policy on the sources of charts"},
 		References: []string{"Flux: Helm charts from Git and buckets"},

@@ -29,8 +29,8 @@ func charts(aimed, own *unstructured.Unstructured) map[string]string {
 
 // deliversByChart is delivers for a HelmRelease. Its canary has a name of its
 // own: the attack by a Kustomization may run at the same time.
-func deliversByChart(a Attack, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
-	a.Via, a.Kind, a.Deep = Git, string(flux.HelmRelease), true
+func deliversByChart(a Attack, kind string, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
+	a.Via, a.Kind, a.Deep, a.Kinds = Git, string(flux.HelmRelease), true, []string{kind}
 	released := func(e *Scenario) *unstructured.Unstructured {
 		u := canary(e)
 		u.SetName(u.GetName() + "-release")

@@ -33,6 +33,7 @@ func addClusterScopedObjects(register func(...Attack)) {
 		Fix:        Fix{Advice: "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped", Rights: true},
 	}
 	attack.Via = API
+	attack.Kinds = []string{"CustomResourceDefinition", "Namespace", "PersistentVolume", "ValidatingWebhookConfiguration"}
 	attack.Run = requests(
 		request{what: "make a Namespace", aimed: creating(namespace)},
 		request{what: "make a ValidatingWebhookConfiguration", aimed: creating(webhook)},
@@ -40,6 +41,6 @@ func addClusterScopedObjects(register func(...Attack)) {
 		request{what: "make a CustomResourceDefinition", aimed: creating(kind)},
 	)
 	register(attack)
-	register(deliversManifests(attack, namespace, ownConfigMap("i5")))
-	register(deliversByChart(attack, namespace, ownConfigMap("i5-release")))
+	register(deliversManifests(attack, "Namespace", namespace, ownConfigMap("i5")))
+	register(deliversByChart(attack, "Namespace", namespace, ownConfigMap("i5-release")))
 }

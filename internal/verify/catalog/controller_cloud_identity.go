@@ -21,6 +21,7 @@ func addControllerCloudIdentity(register func(...Attack)) {
 	policy := admissionLayer("policy on spec.provider", func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") })
 	register(Attack{
 		ID: "I19", Via: API,
+		Kinds:      []string{"Bucket", "GitRepository", "HelmRepository", "ImageRepository", "OCIRepository", "Provider"},
 		Title:      "fetches or posts with the cloud identity of a controller (spec.provider of sources, spec.type of Providers)",
 		Controls:   []string{"policy on spec.provider or on the addresses of sources", sources.Name, "policy on spec.type of Providers", posts.Name},
 		References: []string{"Flux: workload identity", "RFC-0010"},
@@ -88,6 +89,7 @@ func addControllerCloudIdentity(register func(...Attack)) {
 	withoutKey := decrypts(map[string]any{"provider": "sops"})
 	register(Attack{
 		ID: "I19", Via: API, Kind: "Kustomization",
+		Kinds:      []string{"Kustomization"},
 		Title:      "decrypts with the cloud identity of kustomize-controller (spec.decryption without a key of its own)",
 		Controls:   []string{"policy on spec.decryption", keys.Name},
 		References: []string{"Flux: workload identity", "RFC-0010"},

@@ -27,6 +27,7 @@ func addCrossNamespaceImage(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "S1", Via: API, Kind: policy.kind,
+		Kinds:      []string{policy.kind},
 		Title:      "uses an ImageRepository of another namespace",
 		Controls:   []string{"flag --no-cross-namespace-refs of image-reflector-controller", "spec.accessFrom of the ImageRepository"},
 		References: []string{"RFC-0003"},
@@ -53,6 +54,7 @@ func addCrossNamespaceImage(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "S1", Via: API, Kind: automation.kind,
+		Kinds:      []string{automation.kind},
 		Title:      "has Flux check out another namespace's repository with that one's credentials, to commit to it",
 		Controls:   []string{"flag --no-cross-namespace-refs of image-automation-controller"},
 		References: []string{"RFC-0003"},

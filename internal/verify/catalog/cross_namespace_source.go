@@ -20,6 +20,7 @@ var pathNotFound = regexp.MustCompile(`path not found|no such file or directory`
 func addCrossNamespaceSource(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API,
+		Kinds:      []string{"Kustomization"},
 		Title:      "uses a source of another namespace, of any kind",
 		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.sourceRef"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
@@ -42,6 +43,7 @@ func addCrossNamespaceSource(register func(...Attack)) {
 func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API, Kind: "HelmRelease",
+		Kinds:      []string{"HelmRelease"},
 		Title:      "takes a chart from a source of another namespace, of any kind",
 		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.chart and spec.chartRef"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},

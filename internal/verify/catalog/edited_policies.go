@@ -14,6 +14,7 @@ import (
 func addEditedPolicies(register func(...Attack)) {
 	register(Attack{
 		ID: "I17", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"TenancyProfile", "Tenant", "TenantParameters"},
 		Title:      "edits what says who it is and what it may do: its Tenant, the profile, parameters, policies",
 		Controls:   []string{"RBAC", "policy on TenantParameters"},
 		References: []string{"CVE-2022-46167"},

@@ -17,6 +17,7 @@ import (
 func addEditedSync(register func(...Attack)) {
 	register(Attack{
 		ID: "I10", Via: API,
+		Kinds:      everySync,
 		Title:      "edits the sync that the platform made for it",
 		Controls:   []string{"policy on objects that the platform made", "RBAC"},
 		References: []string{"MTB CPI-2"},

@@ -42,6 +42,7 @@ func addFlaggerWebhooks(register func(...Attack)) {
 	})
 	register(Attack{
 		ID: "N6", Via: API,
+		Kinds:      []string{"AlertProvider", "Canary", "MetricTemplate"},
 		Title:      "has Flagger call an address within the cluster, use its own cloud identity, or take another tenant's host or gateway",
 		Controls:   []string{"policy on the addresses, identities, hosts and gateways of Flagger's objects", "no such kinds for tenants"},
 		References: []string{"Flagger: webhooks, metric templates"},

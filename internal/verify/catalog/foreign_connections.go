@@ -21,6 +21,7 @@ const networkPolicies = "network policies"
 func addForeignConnections(register func(...Attack)) {
 	register(Attack{
 		ID: "W8", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"NetworkPolicy"},
 		Slow:       true,
 		Title:      "has Pods that the Pods of other tenants can connect to, or makes it so (judged by the NetworkPolicies: no packet flows here)",
 		Controls:   []string{networkPolicies, "RBAC", "policy on platform-managed objects"},

@@ -15,6 +15,7 @@ var noChart = regexp.MustCompile(`could not get Source object`)
 func addForeignDependency(register func(...Attack)) {
 	attack := Attack{
 		ID: "S5", Via: API,
+		Kinds:      []string{"Kustomization"},
 		Title:      "lets a Kustomization of its own depend on another tenant's, and so learns what that one is",
 		Controls:   []string{"policy on spec.dependsOn"},
 		References: []string{"kustomize-controller: dependsOn and readyExpr"},
@@ -26,7 +27,7 @@ func addForeignDependency(register func(...Attack)) {
 		},
 	}
 	register(attack)
-	attack.Kind, attack.Source = "HelmRelease", false
+	attack.Kind, attack.Source, attack.Kinds = "HelmRelease", false, []string{"HelmRelease"}
 	attack.Title = "lets a HelmRelease of its own depend on another tenant's, and so learns what that one is"
 	attack.References = []string{"helm-controller: dependsOn and readyExpr"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {

@@ -17,6 +17,7 @@ import (
 func addForeignEvents(register func(...Attack)) {
 	register(Attack{
 		ID: "N1", Via: API,
+		Kinds:      []string{"Alert"},
 		Title:      "is notified of another tenant's events",
 		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},

@@ -20,6 +20,7 @@ func addForeignMetrics(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "S12", Via: API,
+		Kinds:      []string{"Canary"},
 		Title:      "releases with Flagger by metrics and alerts of another namespace",
 		Controls:   []string{"flag -no-cross-namespace-refs of flagger", "policy on the references of Canaries"},
 		References: []string{"Flagger: cross-namespace references"},

@@ -14,10 +14,10 @@ func addForeignNamespaceManifests(register func(...Attack)) {
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix:        Fix{Advice: "make Flux impersonate the tenant's account (spec.serviceAccountName, --default-service-account), and bind that account in the tenant's namespaces only", Rights: true},
 	}
-	register(deliversManifests(attack, func(e *Scenario) *unstructured.Unstructured {
+	register(deliversManifests(attack, "*", func(e *Scenario) *unstructured.Unstructured {
 		return configMap(e.Victim.Namespace, name("i11"))
 	}, ownConfigMap("i11")))
-	attack.Via, attack.Deep = API, true
+	attack.Via, attack.Deep, attack.Kinds = API, true, []string{"Kustomization"}
 	attack.Title = "aims a Kustomization at another tenant's namespace (spec.targetNamespace)"
 	attack.Files = func(e *Scenario) map[string]string {
 		return map[string]string{
@@ -38,7 +38,8 @@ func addForeignNamespaceManifests(register func(...Attack)) {
 // releaseElsewhere aims a HelmRelease at another namespace. The chart's objects
 // name none, so that they go where the release goes.
 func releaseElsewhere(a Attack) Attack {
-	a.Kind, a.Title = "HelmRelease", "aims a HelmRelease at another tenant's namespace (spec.targetNamespace)"
+	a.Kind, a.Kinds = "HelmRelease", []string{"HelmRelease"}
+	a.Title = "aims a HelmRelease at another tenant's namespace (spec.targetNamespace)"
 	a.Files = func(e *Scenario) map[string]string {
 		return charts(configMap("", name("i11-release")), ownConfigMap("i11-release")(e))
 	}
@@ -53,7 +54,8 @@ func releaseElsewhere(a Attack) Attack {
 // recordsElsewhere aims what Helm notes about a release at another namespace:
 // the canary is the Secret with the first revision.
 func recordsElsewhere(a Attack) Attack {
-	a.Kind, a.Title = "HelmRelease-storage", "keeps the records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
+	a.Kind, a.Kinds = "HelmRelease-storage", []string{"HelmRelease"}
+	a.Title = "keeps the records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
 	a.Files = func(e *Scenario) map[string]string {
 		return charts(configMap(e.Namespace, name("i11-storage")), ownConfigMap("i11-storage")(e))
 	}

@@ -37,7 +37,7 @@ func addForeignNamespaceObject(register func(...Attack)) {
 		References: []string{"flux2-multi-tenancy: roles"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},
 	}
-	attack.Via, attack.Owners = API, OwnersAnywhere
+	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, []string{"HelmRelease", "Kustomization"}
 	attack.Run = requests(
 		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(platform)), own: own},
 		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(victim)), own: own},
@@ -50,5 +50,5 @@ func addForeignNamespaceObject(register func(...Attack)) {
 	)
 	register(attack)
 	attack.Owners = OwnersNever
-	register(deliversManifests(attack, kustomizationIn(victim), kustomizationIn(func(e *Scenario) string { return e.Namespace })))
+	register(deliversManifests(attack, "Kustomization", kustomizationIn(victim), kustomizationIn(func(e *Scenario) string { return e.Namespace })))
 }

@@ -16,6 +16,7 @@ import (
 func addForeignReceiver(register func(...Attack)) {
 	register(Attack{
 		ID: "N2", Via: API,
+		Kinds:      []string{"Receiver"},
 		Title:      "makes another tenant's object reconcile from outside, by a webhook of its own",
 		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
 		References: []string{"flux2 discussion 263", "RFC-0003"},

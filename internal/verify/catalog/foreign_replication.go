@@ -18,6 +18,7 @@ import (
 func addForeignReplication(register func(...Attack)) {
 	attack := Attack{
 		ID: "I15", Via: API, Deep: true,
+		Kinds:      []string{"Tenant"},
 		Title:      "has objects replicated that are not its own: of no namespace, into a foreign one, copied from a foreign one",
 		Controls:   []string{"the manager, which applies as the tenant's account", "RBAC"},
 		References: []string{"CVE-2026-22872", "CVE-2026-65835"},
@@ -25,13 +26,14 @@ func addForeignReplication(register func(...Attack)) {
 		Run:        replicatesElsewhere,
 	}
 	register(attack)
-	attack.Kind, attack.Deep = "manager", false
+	attack.Kind, attack.Deep, attack.Kinds = "manager", false, []string{"RoleBinding"}
 	attack.Title = "has the manager act as the accounts of a namespace that is no tenant's"
 	attack.Controls = []string{"policy on who may act as accounts"}
 	attack.Fix = Fix{Advice: "install Tenure's rules: RBAC cannot say in which namespaces the manager may give itself that right"}
 	attack.Run = movesTheManager
 	register(attack)
 	attack.Kind, attack.Deep, attack.Owners = "TenantResource", true, OwnersWithin
+	attack.Kinds = []string{"TenantResource"}
 	attack.Title = "has a TenantResource of its own make objects of no namespace, and some in a foreign one"
 	attack.Controls = []string{"RBAC", "the manager, which applies as the tenant's account"}
 	attack.Fix = Fix{Advice: "give the tenant's role no write verb on tenantresources, or have them applied as an account of the tenant's", Rights: true}

@@ -50,6 +50,7 @@ func addForeignSecrets(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "W2", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"*"},
 		Title:      "reads what belongs to another tenant or the platform",
 		Controls:   []string{"RBAC"},
 		References: []string{"MTB TI-2"},

@@ -11,6 +11,7 @@ import (
 func addForeignSecretsProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "W2", Via: Proxy, Owners: OwnersAccounts,
+		Kinds:      []string{"*"},
 		Title:      "reads what belongs to another tenant through the proxy: lists across all namespaces, watches, and addresses in unusual spellings",
 		Controls:   []string{"the proxy, which answers with the caller's own part", "RBAC"},
 		References: []string{"MTB TI-2"},

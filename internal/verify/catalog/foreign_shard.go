@@ -15,6 +15,7 @@ import (
 func addForeignShard(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API, Kind: "shard",
+		Kinds:      []string{"Kustomization"},
 		Title:      "has controllers work for it that are another tenant's or the platform's",
 		Controls:   []string{"policy that holds Flux objects to the shard of their namespace"},
 		References: []string{"Flux: sharding and horizontal scaling"},

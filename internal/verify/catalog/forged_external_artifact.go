@@ -8,6 +8,7 @@ import (
 func addForgedExternalArtifact(register func(...Attack)) {
 	register(Attack{
 		ID: "S3", Via: API,
+		Kinds:    []string{"ExternalArtifact"},
 		Title:    "makes an ExternalArtifact of its own",
 		Controls: []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
 		Fix: Fix{

@@ -22,6 +22,7 @@ import (
 func addForgedIdentity(register func(...Attack)) {
 	register(Attack{
 		ID: "I12", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"*"},
 		Title:      "passes for an account of another tenant that has the same name, or one that reads the same",
 		Controls:   []string{"RBAC (subjects are a namespace and a name)"},
 		References: []string{"CVE-2023-46254"},

@@ -23,6 +23,7 @@ func addForgedIdentityProxy(register func(...Attack)) {
 	register(Attack{
 		// It waits for the proxy, and for the manager to let go of a Tenant.
 		ID: "I12", Via: Proxy, Deep: true,
+		Kinds:      []string{},
 		Title:      "is taken by the proxy for an account of another tenant that has the same name, or one that reads the same",
 		Controls:   []string{"the proxy, to which accounts are a namespace and a name"},
 		References: []string{"CVE-2023-46254"},

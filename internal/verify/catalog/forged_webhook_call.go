@@ -27,6 +27,7 @@ const webhookCallers = "webhook " + admission.NamespaceWebhook + ", which only t
 func addForgedWebhookCall(register func(...Attack)) {
 	register(Attack{
 		ID: "A7", Via: API,
+		Kinds:    []string{"Namespace"},
 		Title:    "calls the webhook for owners' namespaces itself, as an owner of another tenant, to use up that tenant's count of namespaces",
 		Controls: []string{webhookCallers},
 		Fix:      Fix{Advice: "let the manager set the secret paths of its webhooks, or give the API server a client certificate: see --webhook-client-ca of the manager"},

@@ -18,6 +18,7 @@ import (
 func addImpersonation(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"ServiceAccount", "ServiceAccount/token"},
 		Title:      "acts as another account, by impersonation or with a token made for it",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},

@@ -22,6 +22,7 @@ func addInternalNotificationAddress(register func(...Attack)) {
 	own := creating(provider(outside))
 	register(Attack{
 		ID: "N4", Via: API,
+		Kinds:    []string{"Provider"},
 		Title:    "has notifications sent to an address within the cluster",
 		Controls: []string{"policy on the addresses of Providers"},
 		Fix:      Fix{Advice: "allow addresses of tenants' Providers by host, with a ValidatingAdmissionPolicy on spec.address and spec.proxySecretRef"},

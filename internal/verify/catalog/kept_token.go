@@ -10,6 +10,7 @@ import (
 func addKeptToken(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Kind: "Secret", Owners: OwnersWithin,
+		Kinds:      []string{"Secret"},
 		Title:      "keeps a token of the account that Flux applies its manifests as, in a Secret",
 		Controls:   []string{"policy on Secrets with tokens of accounts"},
 		References: []string{"Kubernetes documentation: long-lived tokens for ServiceAccounts"},

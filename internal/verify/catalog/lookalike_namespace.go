@@ -17,6 +17,7 @@ import (
 func addLookalikeNamespace(register func(...Attack)) {
 	register(Attack{
 		ID: "I16", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"Namespace"},
 		Title:      "makes a namespace with a name or a label that reads like what it may have, or like nothing that is forbidden",
 		Controls:   []string{"RBAC on namespaces", "policy and webhook that compare names exactly"},
 		References: []string{"GHSA-gjw4-3v3v-rqxg"},

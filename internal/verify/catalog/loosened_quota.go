@@ -12,6 +12,7 @@ import (
 func addLoosenedQuota(register func(...Attack)) {
 	register(Attack{
 		ID: "W1", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"LimitRange", "NetworkPolicy", "ResourceQuota", "ResourceQuota/status"},
 		Title:      "changes or deletes the platform's quota, limit range or network policy, by itself or with all others of the kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB TI-1", "MTB CPI-2"},

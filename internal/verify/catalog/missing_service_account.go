@@ -12,6 +12,7 @@ import (
 func addMissingServiceAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I1", Via: API,
+		Kinds:      []string{"Kustomization"},
 		Title:      "applies with the rights of the controller, by naming no service account",
 		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
@@ -43,6 +44,7 @@ func addMissingServiceAccountByRelease(register func(...Attack)) {
 	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Victim.Namespace, name("i1-release")) }
 	register(Attack{
 		ID: "I1", Via: API, Kind: "HelmRelease",
+		Kinds:      []string{"HelmRelease"},
 		Title:      "installs a chart with the rights of the controller, by naming no service account",
 		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
@@ -77,7 +79,7 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 			Advice: "set spec.serviceAccountName in the Kustomization for the tenant's repository, to an account with rights in the tenant's namespaces only, and start kustomize-controller with --default-service-account=default",
 			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
 		},
-	}, canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace }))
+	}, "Kustomization", canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace }))
 	run := attack.Run
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		f := run(ctx, e)

@@ -13,6 +13,7 @@ import (
 func addNamespaceTakeover(register func(...Attack)) {
 	register(Attack{
 		ID: "I7", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"Namespace", "Namespace/finalize", "Namespace/status"},
 		Title:      "takes over a namespace that is nobody's, or one of the system's",
 		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
 		References: []string{"CVE-2024-39690", "CVE-2025-55205"},

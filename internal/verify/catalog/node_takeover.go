@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ func addNodeTakeover(register func(...Attack)) {
 	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)
 	register(Attack{
 		ID: "W3", Via: API, Owners: OwnersWithin,
+		Kinds:      slices.Concat(everyPod, []string{"Pod/ephemeralcontainers"}),
 		Slow:       true,
 		Title:      "runs a Pod that owns its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},

@@ -44,6 +44,7 @@ var fluxKinds = []schema.GroupKind{
 func addObjectFlood(register func(...Attack)) {
 	register(Attack{
 		ID: "A2", Via: API, Owners: OwnersAnywhere,
+		Kinds:    []string{"Alert", "ArtifactGenerator", "Bucket", "GitRepository", "HelmChart", "HelmRelease", "HelmRepository", "ImagePolicy", "ImageRepository", "ImageUpdateAutomation", "Kustomization", "Namespace", "OCIRepository", "Provider", "Receiver", "ResourceSet", "ResourceSetInputProvider"},
 		Title:    "makes as many Flux objects or namespaces as it likes",
 		Controls: []string{"ResourceQuota on count/RESOURCE.GROUP of each Flux kind", "RBAC on namespaces", "webhook that counts an owner's namespaces"},
 		Fix:      Fix{Advice: "give each of the tenant's namespaces a ResourceQuota with a count/… for every Flux kind that its role may create, such as count/kustomizations.kustomize.toolkit.fluxcd.io, and its role no create on namespaces; where owners make namespaces themselves, give their Tenant spec.namespaces.quota, and install the webhook that counts them"},

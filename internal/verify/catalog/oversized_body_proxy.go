@@ -12,6 +12,7 @@ const oversized = 3<<20 + 1024
 func addOversizedBodyProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "A8", Via: Proxy,
+		Kinds:    []string{},
 		Title:    "makes the proxy hold a body that is larger than any object, in memory that other tenants need",
 		Controls: []string{"the proxy, which limits the size of a body before it reads it"},
 		Fix:      Fix{Advice: proxyAdvice + ": it limits what it buffers for one request, for one user and in total"},

@@ -14,6 +14,7 @@ import (
 func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
+		Kinds:      everyGuardrail,
 		Title:      "overwrites what the platform put into its namespace, by server-side apply with force, or deletes it with all others of the kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
@@ -31,7 +32,7 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 		},
 	}
 	register(attack)
-	attack.Kind, attack.Owners = "ServiceAccount", OwnersNever
+	attack.Kind, attack.Owners, attack.Kinds = "ServiceAccount", OwnersNever, []string{"ServiceAccount"}
 	attack.Title = "overwrites the account that the platform made for it, by server-side apply with force"
 	attack.Fix = Fix{Advice: "give the tenant's role no write verb on serviceaccounts, or refuse changes of the platform's accounts with a ValidatingAdmissionPolicy", Rights: true}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {

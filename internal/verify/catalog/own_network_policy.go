@@ -24,6 +24,7 @@ var clusterPolicyKinds = []schema.GroupVersionKind{
 func addOwnNetworkPolicy(register func(...Attack)) {
 	register(Attack{
 		ID: "W12", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"AdminNetworkPolicy", "ClusterNetworkPolicy", "NetworkPolicy"},
 		Title:      "lets other tenants in with a network policy of its own, where the cluster has policies that stand above it (judged by the policies: no packet flows here)",
 		Controls:   []string{"RBAC", "ClusterNetworkPolicy or AdminNetworkPolicy of the platform"},
 		References: []string{"Network Policy API: ClusterNetworkPolicy"},

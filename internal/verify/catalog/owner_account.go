@@ -16,6 +16,7 @@ import (
 func addOwnerAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I24", Via: API, Owners: OwnersWithin,
+		Kinds:      slices.Concat(everyPod, []string{"Secret", "ServiceAccount", "ServiceAccount/token"}),
 		Title:      "wears the account of an owner that lives in its namespace: in a Pod, by a token, by what is written on the account",
 		Controls:   []string{"policy on accounts that own a tenant", "RBAC"},
 		References: []string{"RFC-0003"},

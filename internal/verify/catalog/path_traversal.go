@@ -17,6 +17,7 @@ func addPathTraversal(register func(...Attack)) {
 	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("s8")) }
 	attack := Attack{
 		ID: "S8", Via: Git,
+		Kinds:      []string{"Kustomization"},
 		Title:      "reads files of the controller's host, by a path that leads out of its repository",
 		Controls:   []string{"paths kept within the artifact"},
 		References: []string{"CVE-2022-24877"},
@@ -46,6 +47,7 @@ func addPathTraversal(register func(...Attack)) {
 
 	loop := Attack{
 		ID: "S8", Via: Git, Kind: "loop",
+		Kinds:      []string{"Kustomization"},
 		Title:      "keeps the controller busy for ever, with bases that name each other",
 		Controls:   []string{"detection of cycles"},
 		References: []string{"CVE-2022-24878"},

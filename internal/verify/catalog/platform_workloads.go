@@ -21,6 +21,7 @@ import (
 func addPlatformWorkloads(register func(...Attack)) {
 	register(Attack{
 		ID: "A5", Via: API, Kind: "workloads", Owners: OwnersWithin,
+		Kinds:      []string{"Canary", "Deployment/scale", "HorizontalPodAutoscaler", "Pod/eviction", "StatefulSet/scale"},
 		Title:      "scales the platform's workloads in its namespace, evicts their Pods, or takes them over by an autoscaler or a Canary",
 		Controls:   []string{"RBAC", "policy on platform-managed objects, which knows the platform's workloads"},
 		References: []string{"MTB CPI-2"},

@@ -36,7 +36,7 @@ func addPrivilegeEscalation(register func(...Attack)) {
 			},
 		},
 	}
-	attack.Via, attack.Owners = API, OwnersAnywhere
+	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, []string{"ClusterRoleBinding", "Role", "RoleBinding"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		all := []request{
 			{what: "bind itself to cluster-admin", aimed: creating(binding)},
@@ -66,6 +66,6 @@ func addPrivilegeEscalation(register func(...Attack)) {
 	}
 	register(attack)
 	attack.Owners = OwnersNever
-	register(deliversManifests(attack, binding, ownConfigMap("i4")))
-	register(deliversByChart(attack, binding, ownConfigMap("i4-release")))
+	register(deliversManifests(attack, "ClusterRoleBinding", binding, ownConfigMap("i4")))
+	register(deliversByChart(attack, "ClusterRoleBinding", binding, ownConfigMap("i4-release")))
 }

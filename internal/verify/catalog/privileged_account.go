@@ -15,6 +15,7 @@ import (
 func addPrivilegedAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I2", Via: API,
+		Kinds:      []string{"Kustomization"},
 		Title:      "has Flux apply with the rights of a privileged account that lives in its namespace",
 		Controls:   []string{"no privileged account in the tenant's namespaces", "policy with a list of reconciler accounts"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},

@@ -6,6 +6,7 @@ func addPrivilegedNamespaceLabels(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "I18", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"Namespace"},
 		Title:      "puts labels on its own namespace that grant rights elsewhere",
 		Controls:   []string{"RBAC", "policy with protected label prefixes"},
 		References: []string{"Kubernetes: dynamic resource allocation, admin access", "Gateway API: cross-namespace routing"},

@@ -12,6 +12,7 @@ import (
 func addProviderSecret(register func(...Attack)) {
 	register(Attack{
 		ID: "N5", Via: API,
+		Kinds:      []string{"Secret"},
 		Title:      "has notifications sent elsewhere by the Secret of a Provider: its address, proxy, headers or GitHub",
 		Controls:   []string{"policy on the Secrets that Providers read"},
 		References: []string{"Flux: Providers, secretRef"},

@@ -18,6 +18,7 @@ import (
 func addProxyAuthentication(register func(...Attack)) {
 	register(Attack{
 		ID: "I14", Via: Proxy, Owners: OwnersAccounts,
+		Kinds:      []string{},
 		Title:      "is nobody, somebody else or one of system:masters at the proxy, by what it leaves out, forges or has taken off on the way",
 		Controls:   []string{"the proxy, which refuses whoever does not prove to be one certain somebody, and honours or refuses every header about identities"},
 		References: []string{"CVE-2022-23652", "CVE-2023-48312"},

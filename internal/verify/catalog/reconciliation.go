@@ -108,8 +108,8 @@ func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 
 // deliversManifests returns an attack that commits a canary to the tenant's repository, and
 // has an ordinary Kustomization apply it. own is the positive control.
-func deliversManifests(a Attack, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
-	a.Via, a.Deep = Git, true
+func deliversManifests(a Attack, kind string, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
+	a.Via, a.Deep, a.Kinds = Git, true, []string{kind}
 	a.Files = func(e *Scenario) map[string]string {
 		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
 	}

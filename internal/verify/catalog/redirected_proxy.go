@@ -10,6 +10,7 @@ import (
 func addRedirectedProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "I13", Via: Proxy,
+		Kinds:      []string{},
 		Title:      "leads the proxy to another server, by an address or a host in the request",
 		Controls:   []string{"the proxy, which talks to the API server that it was given"},
 		References: []string{"CVE-2022-24817"},

@@ -20,7 +20,8 @@ func Catalogue() []Attack {
 			add(register)
 		}
 		for i := range catalogue {
-			catalogue[i].Kinds = kindsOf(catalogue[i].Key())
+			catalogue[i].Kinds = slices.Clone(catalogue[i].Kinds)
+			slices.Sort(catalogue[i].Kinds)
 		}
 		slices.SortStableFunc(catalogue, func(a, b Attack) int {
 			return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))

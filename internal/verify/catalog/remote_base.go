@@ -13,6 +13,7 @@ func addRemoteBase(register func(...Attack)) {
 	canary := func(namespace string) *unstructured.Unstructured { return configMap(namespace, name("s7")) }
 	attack := Attack{
 		ID: "S7", Via: Git,
+		Kinds:      []string{"Kustomization"},
 		Title:      "builds on a remote base, past the sources that the platform knows",
 		Controls:   []string{"flag --no-remote-bases"},
 		References: []string{"flux2-multi-tenancy: enforce tenant isolation"},

@@ -25,6 +25,7 @@ func addRemoteKubeconfig(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "I13", Via: API,
+		Kinds:      []string{"HelmRelease", "Kustomization"},
 		Title:      "points Flux at another cluster, with a kubeconfig of its own making",
 		Controls:   []string{kubeConfigPolicy},
 		References: []string{"CVE-2022-24817"},
@@ -117,6 +118,7 @@ func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
 	}}
 	a := Attack{
 		ID: "I13", Via: API, Kind: kind,
+		Kinds:      []string{"HelmRelease", "Kustomization", "Secret"},
 		Title:      title,
 		Controls:   []string{off.Name, kubeConfigPolicy},
 		References: []string{"CVE-2022-24817"},

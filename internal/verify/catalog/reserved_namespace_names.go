@@ -13,6 +13,7 @@ import (
 func addReservedNamespaceNames(register func(...Attack)) {
 	register(Attack{
 		ID: "I20", Via: API, Owners: OwnersAnywhere,
+		Kinds:      []string{"*", "Namespace"},
 		Title:      "makes a namespace that others take for theirs: an internet domain, a component's to come, another tenant's; then the platform moves in",
 		Controls:   []string{"RBAC on namespaces", "the tenant's name as a prefix, reserved names", "policy on what the platform applies to namespaces that owners made"},
 		References: []string{"Kubernetes: DNS for Services and Pods, search lists"},

@@ -14,6 +14,7 @@ func addResourceSets(register func(...Attack)) {
 	const asOperator = "flag --default-service-account of flux-operator"
 	attack := Attack{
 		ID: "I26", Via: API,
+		Kinds:      []string{"ResourceSet"},
 		Title:      "has flux-operator apply with the operator's rights, by a ResourceSet that names no service account",
 		Controls:   []string{asOperator, demands, "no such kinds for tenants"},
 		References: []string{"flux-operator: role-based access control of ResourceSets"},
@@ -44,6 +45,7 @@ func addResourceSets(register func(...Attack)) {
 
 	register(Attack{
 		ID: "I26", Via: API, Kind: "dependsOn",
+		Kinds:      []string{"ResourceSet"},
 		Title:      "lets a ResourceSet of its own depend on an object of another namespace",
 		Controls:   []string{"policy on spec.dependsOn of ResourceSets", "no such kinds for tenants"},
 		References: []string{"flux-operator: dependsOn and readyExpr"},

@@ -14,6 +14,7 @@ import (
 func addRevokedGrant(register func(...Attack)) {
 	register(Attack{
 		ID: "S11", Via: API, Deep: true,
+		Kinds:    []string{"ExternalArtifact"},
 		Title:    "goes on using another namespace's source after the grant was revoked",
 		Controls: []string{"the manager, which takes the artifact away when the grant ends"},
 		Fix:      Fix{Advice: "run tenure-server manager, which ends what a SourceGrant gave, and give nobody else a right to write ExternalArtifacts"},

@@ -11,6 +11,7 @@ import (
 func addRightsForEverybody(register func(...Attack)) {
 	register(Attack{
 		ID: "I4", Via: API, Kind: "RoleBinding", Owners: OwnersWithin,
+		Kinds:      []string{"RoleBinding"},
 		Title:      "gives the rights that it has in its namespace to everybody, other tenants and anonymous callers included",
 		Controls:   []string{"RBAC", "policy on the subjects of RoleBindings"},
 		References: []string{"Kubernetes: role based access control good practices"},

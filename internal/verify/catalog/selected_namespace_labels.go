@@ -7,6 +7,7 @@ import (
 func addSelectedNamespaceLabels(register func(...Attack)) {
 	register(Attack{
 		ID: "I21", Via: API, Kind: "labels", Owners: OwnersAnywhere,
+		Kinds:      []string{"Namespace"},
 		Title:      "makes a namespace with labels and annotations that others select by",
 		Controls:   []string{"RBAC on namespaces", "policy and webhook with a list of the labels that owners choose"},
 		References: []string{"Gateway API: cross-namespace routing"},

@@ -34,6 +34,7 @@ const globalKeyFlag = "--sops-age-secret"
 func addSharedDecryptionKey(register func(...Attack)) {
 	attack := Attack{
 		ID: "S10", Via: Git,
+		Kinds:      []string{"Kustomization"},
 		Title:      "has secrets of others decrypted by a key that the controller has for everyone",
 		Controls:   []string{"keys per tenant, no controller-wide key"},
 		References: []string{"kustomize-controller: controller global decryption"},

@@ -13,6 +13,7 @@ import (
 func addSharedOnboarding(register func(...Attack)) {
 	register(Attack{
 		ID: "A9", Via: API, Kind: "Tenant",
+		Kinds:      []string{"Tenant"},
 		Title:      "has a mistake in its Tenant, so that Flux applies no other Tenant that comes with it",
 		Controls:   []string{"a Kustomization for each Tenant"},
 		References: []string{"Flux: a Kustomization applies no object if the API server refuses one"},

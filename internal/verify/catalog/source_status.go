@@ -17,6 +17,7 @@ import (
 func addSourceStatus(register func(...Attack)) {
 	register(Attack{
 		ID: "S4", Via: API,
+		Kinds:      everyStatus,
 		Title:      "writes the status of its own Flux objects, of any kind, such as where the artifact of a source is",
 		Controls:   []string{"RBAC", "policy that leaves status to Flux"},
 		References: []string{"RFC-0003"},

@@ -23,6 +23,7 @@ const quotaWebhook = "webhook pods." + admission.QuotaWebhookSuffix
 func addStrandedQuota(register func(...Attack)) {
 	register(Attack{
 		ID: "A9", Via: API,
+		Kinds:    []string{"Pod"},
 		Title:    "leaves its quota in namespaces that do not need it, so that a Pod for which the tenant has enough is refused in another one",
 		Controls: []string{quotaWebhook + ", which moves what is free"},
 		Fix:      Fix{Advice: "install the webhook that moves free quota between the namespaces of a tenant (ValidatingWebhookConfiguration " + admission.QuotaWebhookName + "), and keep the manager running"},

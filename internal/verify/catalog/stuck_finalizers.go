@@ -11,6 +11,7 @@ func addStuckFinalizers(register func(...Attack)) {
 	plain := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
+		Kinds:    []string{"*"},
 		Title:    "keeps its namespace from being removed, with finalizers of its own making",
 		Controls: []string{"policy on finalizers"},
 		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},

@@ -11,6 +11,7 @@ import (
 func addUnapprovedSourceAddress(register func(...Attack)) {
 	register(Attack{
 		ID: "S9", Via: API,
+		Kinds:      []string{"Bucket", "GitRepository", "HelmRepository", "ImageRepository", "OCIRepository", "ResourceSetInputProvider"},
 		Slow:       true,
 		Title:      "fetches from an address that nobody has approved, or from within the cluster, by a source of any kind",
 		Controls:   []string{"policy on the addresses of sources"},

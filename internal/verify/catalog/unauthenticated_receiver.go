@@ -20,6 +20,7 @@ func addUnauthenticatedReceiver(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "N3", Via: API,
+		Kinds:      []string{"Receiver"},
 		Title:      "opens a webhook whose callers are not authenticated",
 		Controls:   []string{"policy on the types of Receivers"},
 		References: []string{"Flux documentation: Receivers"},

@@ -18,6 +18,7 @@ const schemas = "schema of the kind"
 func addUnreadableValues(register func(...Attack)) {
 	register(Attack{
 		ID: "A6", Via: API,
+		Kinds:      []string{"Kustomization"},
 		Title:      "writes a value that its controller cannot read, which could stop it for everyone",
 		Controls:   []string{schemas},
 		References: []string{"CVE-2022-39272"},

@@ -14,6 +14,7 @@ import (
 func addUnsignedSource(register func(...Attack)) {
 	register(Attack{
 		ID: "S14", Via: API,
+		Kinds:      []string{"Bucket", "GitRepository", "HelmChart", "HelmRelease", "OCIRepository", "Secret"},
 		Slow:       true,
 		Title:      "delivers from a source without the signatures that the platform demands, or signs for itself",
 		Controls:   []string{"policy on spec.verify of sources", "policy on the Secrets with the platform's keys"},

@@ -14,6 +14,7 @@ import (
 func addWarnModeBypass(register func(...Attack)) {
 	register(Attack{
 		ID: "I22", Via: API,
+		Kinds:    []string{},
 		Title:    "does what a rule only warns of",
 		Controls: []string{"bindings of Tenure's policies that deny"},
 		Fix:      Fix{Advice: "take the patch of validationActions out of the fleet: run tenure profile multi-tenant with --mode enforce; a rule that warns stops nothing, and one that makes up for rights which RBAC cannot narrow must deny in warn mode too"},

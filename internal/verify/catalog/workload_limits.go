@@ -121,16 +121,17 @@ func gated(id string, fields map[string]any) func(*Scenario) *unstructured.Unstr
 }
 
 // alsoByGit registers an attack through the API, and the same with a canary in the tenant's
-// repository.
-func alsoByGit(register func(...Attack), canary func(*Scenario) *unstructured.Unstructured, a Attack) {
+// repository, which is of the kind.
+func alsoByGit(register func(...Attack), kind string, canary func(*Scenario) *unstructured.Unstructured, a Attack) {
 	register(a)
 	a.Owners = OwnersNever
-	register(deliversManifests(a, canary, ownConfigMap(strings.ToLower(a.ID))))
+	register(deliversManifests(a, kind, canary, ownConfigMap(strings.ToLower(a.ID))))
 }
 
 func addSystemPriority(register func(...Attack)) {
 	register(Attack{
 		ID: "W7", Via: API, Owners: OwnersWithin,
+		Kinds:    everyPod,
 		Slow:     true,
 		Title:    "runs a Pod with a priority of Kubernetes' own components, which evicts the Pods of others",
 		Controls: []string{"policy on Pods"},
@@ -143,6 +144,7 @@ func addSystemPriority(register func(...Attack)) {
 func addForeignNodes(register func(...Attack)) {
 	register(Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
+		Kinds:    everyPod,
 		Slow:     true,
 		Title:    "runs a Pod on nodes that are kept for others",
 		Controls: []string{"policy on Pods"},
@@ -159,6 +161,7 @@ func addForeignNodes(register func(...Attack)) {
 func addNodePorts(register func(...Attack)) {
 	register(Attack{
 		ID: "W11", Via: API, Owners: OwnersWithin,
+		Kinds:      slices.Concat(everyPod, []string{"ResourceClaim"}),
 		Title:      "opens ports of nodes, or has devices and image volumes outside of the tenant's lists",
 		Controls:   []string{"Pod Security admission at baseline or restricted", "policy on Pods and claims"},
 		References: []string{"MTB CPI-5"},
@@ -234,8 +237,9 @@ func addForeignAddress(register func(...Attack)) {
 		}
 	}
 	own := creating(service(nil))
-	alsoByGit(register, service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
+	alsoByGit(register, "Service", service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
 		ID: "W4", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"Service", "Service/status"},
 		Slow:       true,
 		Title:      "takes an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
@@ -286,8 +290,9 @@ func addForeignHosts(register func(...Attack)) {
 		}
 		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard), of(own)), own: creating(of(own))})
 	}
-	alsoByGit(register, ingress(wildcard), Attack{
+	alsoByGit(register, "Ingress", ingress(wildcard), Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,
+		Kinds:    []string{"GRPCRoute", "Gateway", "HTTPRoute", "Ingress", "TLSRoute"},
 		Slow:     true,
 		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
 		Controls: []string{"policy on Ingresses, Gateways and routes"},
@@ -329,8 +334,9 @@ func addForeignVolume(register func(...Attack)) {
 			return e.controllers[set.controller].Create(ctx, made, client.DryRunAll)
 		}
 	}
-	alsoByGit(register, named, Attack{
+	alsoByGit(register, "PersistentVolumeClaim", named, Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
+		Kinds:    []string{"PersistentVolumeClaim", "StatefulSet"},
 		Title:    "claims a volume that was made for another tenant",
 		Controls: []string{"policy on PersistentVolumeClaims"},
 		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector and an empty storageClassName, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
@@ -358,8 +364,9 @@ func addForgedEndpoints(register func(...Attack)) {
 			"addresses": []any{map[string]any{"ip": "198.51.100.7"}}, "ports": []any{map[string]any{"port": int64(443)}},
 		}}})
 	}
-	alsoByGit(register, slice, Attack{
+	alsoByGit(register, "EndpointSlice", slice, Attack{
 		ID: "W9", Via: API, Owners: OwnersWithin,
+		Kinds:      []string{"EndpointSlice", "Endpoints", "Pod/status"},
 		Title:      "leads a Service to an address of others, past their network policies",
 		Controls:   []string{"RBAC", "policy on Endpoints, EndpointSlices and the status of Pods"},
 		References: []string{"CVE-2021-25740"},
