@@ -60,6 +60,10 @@ type Rule struct {
 	// conditions are CEL expressions; the rule is evaluated if all are true. The API
 	// server stops at the first false one, so cheap conditions come first.
 	conditions []string
+	// late are further conditions of a rule of scope tenantObjects, long ones that decide little. The
+	// match condition leaves them out: the API server compiles it for each change of the policy, in a
+	// time that grows with the square of its length.
+	late []string
 	// variables are CEL, in order.
 	variables []admissionregistrationv1.Variable
 	// validations are evaluated in order; a refusal has the message of the first false

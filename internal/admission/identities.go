@@ -121,12 +121,13 @@ func ownerAccounts() Rule {
 		scope:       tenantObjects,
 		compensates: true,
 		conditions: append([]string{
-			keepsToken + " ? object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "' : " + asksToken + " || request.operation != 'UPDATE' || " + strings.Join(different, " || "),
+			"!(" + keepsToken + ") || object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "'",
 			asksToken + " || " + keepsToken + " || request.userInfo.username != 'system:serviceaccount:' + request.namespace + ':' + " + objectName,
 			notANode,
 			ownsTenant(account),
 			asksToken + " || " + keepsToken + " || " + notEverywhere,
 		}, notThePlatform...),
+		late: []string{keepsToken + " || " + asksToken + " || request.operation != 'UPDATE' || " + strings.Join(different, " || ")},
 		validations: []validation{
 			{"!(" + asksToken + " || " + keepsToken + ")", "'a token of ' + " + tokenAccount + " + ', which owns a tenant, can be made by the platform only'"},
 			{"false", "'ServiceAccount ' + variables.name + ' owns a tenant, and is made, changed and deleted by the platform and by itself only: ask the platform team, or use another account'"},

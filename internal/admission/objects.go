@@ -18,7 +18,7 @@ import (
 // which takes longer than all of these rules.
 //
 // Its match condition holds if one of the rules may apply. It contains all conditions of
-// the rules except the RBAC checks, which the validation makes.
+// the rules except the late ones and the RBAC checks, which the validation makes.
 const Objects = Prefix + "objects"
 
 // objects returns the rules about objects that a policy includes as one rule: all of them
@@ -48,7 +48,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 		wrong := fmt.Sprintf("variables.%[1]s != '' && !('%[2]s' in variables.exempt)", r.variable(), r.Name)
 		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
 		conditions := []string{r.looks(own)}
-		for _, condition := range r.conditions {
+		for _, condition := range slices.Concat(r.conditions, r.late) {
 			if authorizerChecks(condition) == 0 {
 				conditions = append(conditions, condition)
 				continue

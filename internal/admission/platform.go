@@ -88,16 +88,18 @@ func managed() Rule {
 			// The manager has its rights in every namespace, and a rule of its own: see
 			// [managerRequests].
 			notAdmin[0],
+			notANode,
+			// The platform's controllers work on objects of every namespace.
+			notEverywhere,
+		}, notThePlatform...),
+		late: []string{
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
-			notANode,
-			// The platform's controllers work on objects of every namespace.
-			notEverywhere,
-		}, notThePlatform...),
+		},
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
 			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
@@ -145,7 +147,7 @@ var onPlatformWorkload = func() string {
 
 // changed is CEL that holds if a field of the metadata differs.
 func changed(field string) string {
-	return fmt.Sprintf("has(object.metadata.%[1]s) != has(oldObject.metadata.%[1]s) || (has(object.metadata.%[1]s) && object.metadata.%[1]s != oldObject.metadata.%[1]s)", field)
+	return fmt.Sprintf("object.metadata.?%[1]s != oldObject.metadata.?%[1]s", field)
 }
 
 // ownersChanged is CEL that holds if the field managers of a part of an object are others than
@@ -153,7 +155,7 @@ func changed(field string) string {
 // stays when its first manager takes it out, and the manager does not delete an object that
 // another field manager applies.
 func ownersChanged(part ...string) string {
-	field := func(m string) string { return m + "[?'" + strings.Join(part, "'][?'") + "']" }
+	field := func(m string) string { return m + ".?" + part[0] + "[?'" + strings.Join(part[1:], "'][?'") + "']" }
 	beyond := func(object, other string) string {
 		return fmt.Sprintf("%[1]s.metadata.?managedFields.orValue([]).exists(m, %[3]s.hasValue() && !%[2]s.metadata.?managedFields.orValue([]).exists(n,"+
 			" n.?manager == m.?manager && n.?operation == m.?operation && %[4]s == %[3]s))", object, other, field("m"), field("n"))
