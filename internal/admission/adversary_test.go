@@ -148,6 +148,8 @@ func TestCreateByAdversary(t *testing.T) {
 		{"decryption without a key", kustomization(mine + ", decryption: {provider: sops}"), "needs a key of its own in spec.decryption.secretRef", nil},
 		{"decryption with its key", kustomization(mine + ", decryption: {provider: sops, secretRef: {name: mine}}"), "", nil},
 		{"decryption as another account", kustomization(mine + ", decryption: {provider: sops, serviceAccountName: default}"), "must not decrypt as another account", nil},
+		{"decryption as another account, with a key", kustomization(mine + ", decryption: {provider: sops, secretRef: {name: mine}, serviceAccountName: default}"), "must not decrypt as another account", nil},
+		{"decryption as its own account", kustomization(mine + ", decryption: {provider: sops, serviceAccountName: hostile}"), "", nil},
 		{"waiting as long as its interval", kustomization(mine + ", wait: true"), "needs spec.timeout, at most 15m", nil},
 		{"waiting for health checks as long", kustomization(mine + ", healthChecks: [{apiVersion: v1, kind: Service, name: x}]"), "needs spec.timeout", nil},
 		{"waiting for what it deletes as long", kustomization(mine + ", deletionPolicy: WaitForTermination"), "needs spec.timeout", nil},
