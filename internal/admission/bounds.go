@@ -1,6 +1,9 @@
 package admission
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 const (
 	// reconcileEvery is the annotation that gives an ArtifactGenerator an interval.
@@ -17,7 +20,7 @@ func bounds() Rule {
 	limits := posture + ".bounds"
 	r := Rule{
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
-		Title:     "intervals and timeouts have bounds",
+		Title:     "intervals, timeouts and expressions have bounds",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupOperator, "resourcesets", "resourcesetinputproviders")),
 		scope:     fluxObjects,
 	}
@@ -48,8 +51,31 @@ func bounds() Rule {
 		objectPhrase + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
 	})
 	r.validations = append(r.validations, generators(limits)...)
+	for _, field := range []string{
+		"spec.dependsOn[].readyExpr", "spec.healthCheckExprs[].current", "spec.healthCheckExprs[].inProgress", "spec.healthCheckExprs[].failed",
+		"spec.resourceFilter", "spec.resources[].filter", "spec.commitStatusExpr",
+	} {
+		r.validations = append(r.validations, validation{
+			path(field, cheap),
+			objectPhrase + " + " + quote(fmt.Sprintf("needs a simpler expression in %s: at most %d characters, no comment, no more than two of all, exists, exists_one and filter, and of functions only %s",
+				field, maxExpression, strings.ReplaceAll(functions, "|", ", "))),
+		})
+	}
 	return r
 }
+
+// maxExpression is the maximum number of characters of a CEL expression in a tenant's object.
+const maxExpression = 1024
+
+// functions are the functions and macros that such an expression may call: all whose results are
+// no larger than what they get. Flux's controllers evaluate expressions in their own processes,
+// where all tenants share the time and the memory.
+const functions = "all|charAt|contains|double|duration|endsWith|exists|exists_one|filter|first|has|hasValue|indexOf|int|last|lowerAscii|matches|orValue|size|split|startsWith|string|substring|timestamp|trim|uint|upperAscii|value"
+
+// cheap is CEL that holds for the text of an expression that takes little time and memory. Two
+// macros may stand in each other, and no more. After a comment a name could be out of sight.
+var cheap = fmt.Sprintf("size(%%s) <= %d && !%%s.contains('//') && %%s.findAll('[A-Za-z_][A-Za-z0-9_]*[[:space:]]*[(]').all(c, c.matches('^(in|%s)[[:space:]]*[(]$'))"+
+	" && size(%%s.findAll('(all|exists|exists_one|filter)[[:space:]]*[(]')) <= 2", maxExpression, functions)
 
 // annotated returns the bound of a duration in an annotation of some kinds.
 func annotated(kinds, annotation, holds, wanted, limit string) validation {

@@ -77,6 +77,7 @@ var unrefused = []struct {
 	{Prefix + "cordon", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
 	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "Kubernetes lets nobody change the field"},
 	{Prefix + "pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
+	{Prefix + "owner-pods", "", []string{"kustomizations", "helmreleases"}, "`tenure-accounts` refuses these requests too, and only warns in warn mode"},
 	{Prefix + "owner-pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
 }
 

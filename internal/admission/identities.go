@@ -25,11 +25,14 @@ var templated = []admissionregistrationv1.NamedRuleWithOperations{
 	on(writes, "batch", "cronjobs", "jobs"),
 }
 
-// podAccount returns CEL for the account of a Pod, or of the Pods that a controller
+// isSync is CEL that holds for the objects of Flux that are applied as an account.
+const isSync = "request.resource.resource in ['kustomizations', 'helmreleases']"
+
+// podAccount returns CEL for the account of a Pod or of a sync, or of the Pods that a controller
 // creates from an object's template.
 func podAccount(object string) string {
 	const account = ".?serviceAccountName"
-	return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?spec%[2]s : %[1]s.?spec.?template.?spec%[2]s.or(%[1]s.?spec.?jobTemplate.?spec.?template.?spec%[2]s).or(%[1]s.?template.?spec%[2]s)).orValue('default')",
+	return fmt.Sprintf("(request.resource.resource == 'pods' || "+isSync+" ? %[1]s.?spec%[2]s : %[1]s.?spec.?template.?spec%[2]s.or(%[1]s.?spec.?jobTemplate.?spec.?template.?spec%[2]s).or(%[1]s.?template.?spec%[2]s)).orValue('default')",
 		object, account)
 }
 
@@ -39,7 +42,7 @@ func podAccount(object string) string {
 var runsPods = "request.resource.resource == 'pods' || (" + notKubernetes + ") && (oldObject == null || " + podAccount("object") + " != " + podAccount("oldObject") + ")"
 
 // mustNotRun is CEL for the start of a message about a Pod or a template.
-const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + ' must not run Pods as ') + variables.podAccount + "
+const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + (" + isSync + " ? ' must not be applied as ' : ' must not run Pods as ')) + variables.podAccount + "
 
 // pods returns the rule that no Pod runs as an account that Flux applies as.
 func pods() Rule {
@@ -56,15 +59,18 @@ func pods() Rule {
 	}
 }
 
-// ownerPods returns the rule that no Pod runs as an account that owns a tenant. The
-// parameters of a namespace list these accounts, so that Pods there need no RBAC check;
-// without parameters the rule asks RBAC.
+// ownerPods returns the rule that no Pod runs, and Flux applies nothing, as an account that owns
+// a tenant, unless Flux may apply the tenant as this account. The rule tenure-accounts refuses such
+// syncs too, but only warns in warn mode. The parameters of a namespace list these accounts, so
+// that Pods there need no RBAC check; without parameters the rule asks RBAC.
 func ownerPods() Rule {
 	const listed = "has(params.spec.tenant)"
 	return Rule{
 		Name: Prefix + "owner-pods", Rows: []string{"I24"},
-		Title:       "Pods do not run as an account that owns a tenant",
-		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
+		Title: "Pods do not run as an account that owns a tenant, and Flux applies as one only if the tenant is applied as it",
+		resources: append([]admissionregistrationv1.NamedRuleWithOperations{
+			on(creates, "", "pods"), on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
+		}, templated...),
 		scope:       tenantObjects,
 		compensates: true,
 		conditions: []string{
@@ -72,8 +78,8 @@ func ownerPods() Rule {
 			"!" + listed + " || has(params.spec.ownerAccounts) && " + podAccount("object") + " in params.spec.ownerAccounts",
 			listed + " || " + ownsTenant(podAccount("object")),
 		},
-		variables:   []admissionregistrationv1.Variable{{Name: "podAccount", Expression: podAccount("object")}},
-		validations: []validation{{"false", mustNotRun + "', which owns a tenant: make another account for it'"}},
+		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "podAccount", Expression: podAccount("object")}},
+		validations: []validation{{isSync + " && variables.podAccount in variables.reconcilers", mustNotRun + "', which owns a tenant: make another account for it'"}},
 	}
 }
 

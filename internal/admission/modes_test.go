@@ -190,6 +190,9 @@ func TestWarnObjects(t *testing.T) {
 			} {
 				do(namespace+": "+tc.reason, "(rule tenure-"+tc.rule+")", tc.send)
 			}
+			// The rule tenure-accounts refuses these, too, and the API server names one rule.
+			do(namespace+": has Flux apply as the owner's account", "(rule tenure-", create("{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x}, spec: {interval: 1h, timeout: 5m, prune: true, serviceAccountName: owner, sourceRef: {kind: GitRepository, name: x}}}"))
+			do(namespace+": has Helm install as the owner's account", "(rule tenure-", create("{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: x}, spec: {interval: 1h, timeout: 5m, serviceAccountName: owner, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}}}"))
 			if namespace == "warned-own" {
 				do("writes a kubeconfig that Flux may use", "(rule tenure-kubeconfigs)", create("{apiVersion: v1, kind: Secret, metadata: {name: generated}}"))
 				do("deletes the platform's Deployment", "(rule tenure-managed)", remove("apps/v1", "Deployment", "agent"))

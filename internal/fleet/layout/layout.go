@@ -311,10 +311,12 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 func parse(content []byte) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
 	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
-		var object map[string]any
-		if err := yaml.Unmarshal(doc, &object); err != nil {
+		var content any
+		if err := yaml.Unmarshal(doc, &content); err != nil {
 			return nil, err
 		}
+		// A list is a JSON patch.
+		object, _ := content.(map[string]any)
 		if kind, _ := object["kind"].(string); kind != "" {
 			objects = append(objects, unstructured.Unstructured{Object: object})
 		}

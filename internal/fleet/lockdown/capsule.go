@@ -77,7 +77,7 @@ func (t *tree) defaultAccount(plain *survey, o Options) (string, error) {
 		if name := d.GetName(); d.GetKind() != "Deployment" || name != "kustomize-controller" && name != "helm-controller" {
 			continue
 		}
-		values := valuesOf(arguments(d), "--default-service-account")
+		values := valuesOf(arguments(d), defaultAccountFlag)
 		if len(values) == 0 || own != "" && own != values[len(values)-1] {
 			return noRights, nil
 		}

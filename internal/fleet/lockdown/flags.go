@@ -30,7 +30,7 @@ func Flags() []Flag {
 			all = append(all, Flag{c, "--no-remote-bases", "true"})
 		}
 		if c == "kustomize-controller" || c == "helm-controller" {
-			all = append(all, Flag{c, "--default-service-account", ""}, Flag{c, gates + "ExternalArtifact", "true"})
+			all = append(all, Flag{c, defaultAccountFlag, ""}, Flag{c, gates + "ExternalArtifact", "true"})
 		}
 		if c == "kustomize-controller" || c == "helm-controller" || c == "notification-controller" {
 			all = append(all, Flag{c, gates + "DisableConfigWatchers", "true"})
@@ -40,6 +40,9 @@ func Flags() []Flag {
 }
 
 const gates = "--feature-gates="
+
+// defaultAccountFlag is the account for objects that name none.
+const defaultAccountFlag = "--default-service-account"
 
 // storageFlag is the address at which source-controller serves artifacts.
 const storageFlag = "--storage-addr"

@@ -32,7 +32,12 @@ type instancePatch struct {
 func (p instancePatch) setsStorage() bool { return strings.Contains(p.Patch, storageFlag+"=") }
 
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
-func (p instancePatch) limitsEgress() bool { return p.Target.Name == egressPolicy }
+// A strategic merge patch may have the name in itself.
+func (p instancePatch) limitsEgress() bool {
+	var merged struct{ Metadata struct{ Name string } }
+	_ = yaml.Unmarshal([]byte(p.Patch), &merged) // a list of operations has no name
+	return p.Target.Name == egressPolicy || p.Target.Name == "" && merged.Metadata.Name == egressPolicy
+}
 
 // own reports whether the profile wrote the patch.
 func (p instancePatch) own() bool { return strings.HasPrefix(p.Patch, patchMarker) }

@@ -239,6 +239,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if component.DefaultAccount, err = t.defaultAccount(plain, o); err != nil {
 		return nil, err
 	}
+	component.Set = component.setBy(plain)
 	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
 		return nil, err
 	}
@@ -281,6 +282,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...)}
+	if note := component.setNote(); note != "" {
+		plan.Notes = append(plan.Notes, note)
+	}
 	if note := Unreleased(managerImage(t.now[managerFile])); note != "" {
 		plan.Notes = append(plan.Notes, note)
 	}

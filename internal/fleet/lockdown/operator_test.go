@@ -104,6 +104,7 @@ func TestFluxInstance(t *testing.T) {
 		list    = "  kustomize:\n    patches:\n"
 		other   = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
 		storage = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
+		merged  = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
 		egress  = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
 	)
 	inChart := func(text string) string {
@@ -124,6 +125,7 @@ func TestFluxInstance(t *testing.T) {
 		"Others":        {reason: "other patches stay, first", before: head + locked + list + other, after: head + locked + list + other + own},
 		"Storage":       {reason: "the fleet sets the flag of source-controller", before: head + locked + list + storage, after: head + locked + list + storage + parts[1]},
 		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + parts[0]},
+		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + parts[0]},
 		"Ranges":        {reason: "other ranges", ranges: []string{"10.0.0.0/8"}, before: head + locked + list + own + other, after: head + locked + list + other + narrow},
 		"Remembered":    {reason: "the ranges stay", before: head + locked + list + narrow},
 		"Chart":         {reason: "the values of the chart", before: chart + inChart(instanceSync), after: chart + inChart(instanceSync+locked+list+own)},

@@ -38,6 +38,8 @@ type component struct {
 	Shards []string
 	// DefaultAccount is the account that Flux uses for objects that name none.
 	DefaultAccount string
+	// Set are the flags that the fleet sets itself, which the component leaves out.
+	Set []FlagState
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
 	// Warn, Tokens, Flagger, Proxy, Capsule, Defaults and Check enable the optional parts. Capsule enables
@@ -262,10 +264,17 @@ func (s *survey) system() []*unstructured.Unstructured {
 // check returns an error if a part of the lockdown has no effect in the planned fleet.
 func (s *survey) check(sync layout.Sync) error {
 	var wrong []string
+	replaced := ""
 	for _, f := range FlagStates(s.system()) {
 		if !f.OK() {
 			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Deployment, f.Name, f))
 		}
+		if f.Got == "" {
+			replaced = "  a patch of the fleet replaces all arguments, the component's too: let it add its own, with op: add and path: /spec/template/spec/containers/0/args/-"
+		}
+	}
+	if replaced != "" {
+		wrong = append(wrong, replaced)
 	}
 	wrong = append(wrong, s.checkShards()...)
 	if s.rootAccount != RootAccount {

@@ -1,16 +1,77 @@
 package catalog
 
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
 func addBlockedWorker(register func(...Attack)) {
+	timeouts := durations("a3", "1440m", map[string][]string{
+		"":            {"timeout"},
+		"HelmRelease": {"install.timeout", "upgrade.timeout", "test.timeout", "rollback.timeout", "uninstall.timeout"},
+	})
 	register(Attack{
 		ID: "A3", Via: API,
 		Kinds:    everyInterval,
-		Title:    "holds a worker of a controller for a day, by an object of any kind",
-		Controls: []string{"policy with an upper bound on spec.timeout"},
-		Fix:      Fix{Advice: "bound spec.timeout of tenants' Flux objects of every kind from above with a ValidatingAdmissionPolicy"},
+		Title:    "holds a worker of a controller for a day, by an object of any kind, or all of its time and memory by an expression",
+		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions of objects"},
+		Fix:      Fix{Advice: "bound spec.timeout of tenants' Flux objects of every kind from above, and the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs and spec.resourceFilter, with a ValidatingAdmissionPolicy"},
 		Slow:     true,
-		Run: durations("a3", "1440m", map[string][]string{
-			"":            {"timeout"},
-			"HelmRelease": {"install.timeout", "upgrade.timeout", "test.timeout", "rollback.timeout", "uninstall.timeout"},
-		}),
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			f := timeouts(ctx, e)
+			if f.Outcome != Stopped {
+				return f
+			}
+			g := expressions(ctx, e)
+			if g.Outcome != Stopped {
+				return g
+			}
+			return f.and(g)
+		},
 	})
+}
+
+// costly is an expression whose time and memory grow with each list in it. It has so few here that
+// it costs nothing. plain costs nothing in any form.
+const (
+	costly = "[0, 1].map(a, [0, 1].map(b, [0, 1].map(c, c))).size() > 0"
+	plain  = "true"
+)
+
+// expressions tries a costly expression in each field that has one.
+func expressions(ctx context.Context, e *Scenario) Finding {
+	dependsOn := func(expression string) map[string]any {
+		return map[string]any{"dependsOn": []any{map[string]any{"name": "any", "readyExpr": expression}}}
+	}
+	checks := func(expression string) map[string]any {
+		return map[string]any{"healthCheckExprs": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "current": expression}}}
+	}
+	fields := map[string][]func(expression string) map[string]any{
+		"Kustomization": {dependsOn, checks},
+		"HelmRelease":   {dependsOn, checks},
+		"Receiver":      {func(expression string) map[string]any { return map[string]any{"resourceFilter": expression} }},
+	}
+	var all []request
+	for _, u := range e.ofEveryKind(ctx, "a3") {
+		for _, field := range fields[u.GetKind()] {
+			with := func(expression string) func(*Scenario) *unstructured.Unstructured {
+				return func(*Scenario) *unstructured.Unstructured {
+					aimed := u.DeepCopy()
+					spec, _ := aimed.Object["spec"].(map[string]any)
+					maps.Copy(spec, field(expression))
+					return aimed
+				}
+			}
+			name := slices.Collect(maps.Keys(field("")))[0]
+			all = append(all, request{
+				what:  "take all time and memory of the controller by an expression in the " + name + " of a " + u.GetKind(),
+				aimed: creating(with(costly)),
+				own:   creating(with(plain)),
+			})
+		}
+	}
+	return requests(all...)(ctx, e)
 }

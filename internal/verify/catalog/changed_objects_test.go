@@ -72,6 +72,46 @@ func TestRequestsByChange(t *testing.T) {
 	}
 }
 
+// A policy that refuses the creation of an object and not a change into it is a missing layer.
+func TestAdmissionLayer(t *testing.T) {
+	t.Parallel()
+	const policy = "ValidatingAdmissionPolicy 'data' with binding 'data' denied request: no such account"
+	refuses := func(o client.Object, message string) error {
+		u, _ := o.(*unstructured.Unstructured)
+		if account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName"); account == "other" && message != "" {
+			return forbidden(message)
+		}
+		return nil
+	}
+	layer := admissionLayer("policy", func(e *Scenario) *unstructured.Unstructured { return e.suspended("x", asAnother("other")) })
+	for _, tc := range []struct {
+		reason         string
+		create, change string
+		want           bool
+	}{
+		{"the policy matches CREATE and UPDATE", policy, policy, true},
+		{"the policy does not match UPDATE", policy, "", false},
+		{"there is no policy", "", "", false},
+		{"RBAC refuses the creation", `User "team" cannot create resource "kustomizations"`, "", true},
+	} {
+		e := newFakeEnv(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if err := refuses(o, tc.create); err != nil {
+					return err
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+				return refuses(o, tc.change)
+			},
+		})
+		e.inFull = true
+		if holds, err := layer.Holds(t.Context(), e); err != nil || holds != tc.want {
+			t.Errorf("%s: got %t, %v", tc.reason, holds, err)
+		}
+	}
+}
+
 // What gets through by a change gets through for every tenant of the shape.
 func TestShareChanges(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,17 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // objectIdentity is the gate under which a Flux controller gets cloud credentials
@@ -81,26 +86,85 @@ func addControllerCloudIdentity(register func(...Attack)) {
 		},
 	})
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
-	decrypts := func(decryption map[string]any) func(*Scenario) *unstructured.Unstructured {
-		return func(e *Scenario) *unstructured.Unstructured {
-			return e.suspended("i19", func(spec map[string]any) { spec["decryption"] = decryption })
-		}
-	}
-	withoutKey := decrypts(map[string]any{"provider": "sops"})
+	withoutKey := decrypting(map[string]any{"provider": "sops"})
 	register(Attack{
 		ID: "I19", Via: API, Kind: "Kustomization",
 		Kinds:      []string{"Kustomization"},
-		Title:      "decrypts with the cloud identity of kustomize-controller (spec.decryption without a key of its own)",
+		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, or with another account of its namespace)",
 		Controls:   []string{"policy on spec.decryption", keys.Name},
 		References: []string{"Flux: workload identity", "RFC-0010"},
-		Fix:        Fix{Advice: "demand spec.decryption.secretRef or spec.decryption.serviceAccountName in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, and give it no rights on keys of its own"},
+		Fix:        Fix{Advice: "demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, and keep accounts with cloud identities of others out of the tenant's namespaces"},
 		Layers:     []Layer{admissionLayer("policy on spec.decryption", withoutKey), keys},
-		Run: unlessIdentityIsOwn(keys, request{
-			what:  "have kustomize-controller ask a cloud's key service as itself",
-			aimed: creating(withoutKey),
-			own:   creating(decrypts(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
-		}),
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			f := unlessIdentityIsOwn(keys, request{
+				what:  "have kustomize-controller ask a cloud's key service as itself",
+				aimed: creating(withoutKey),
+				own:   creating(decrypting(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
+			})(ctx, e)
+			if f.Outcome != Stopped {
+				return f
+			}
+			return decryptsAsAnother(ctx, e, f)
+		},
 	})
+}
+
+// decrypting is a Kustomization that is not applied, with the field spec.decryption.
+func decrypting(decryption map[string]any) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		return e.suspended("i19", func(spec map[string]any) { spec["decryption"] = decryption })
+	}
+}
+
+// decryptsAsAnother tries to decrypt as each account with a cloud identity that is in the tenant's
+// namespace and not the tenant's. It adds what stopped it to a finding. Without the gate,
+// kustomize-controller refuses every account in spec.decryption.
+func decryptsAsAnother(ctx context.Context, e *Scenario, f Finding) Finding {
+	accounts, err := e.cloudAccounts(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	args, err := e.arguments(ctx, "kustomize-controller")
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	if len(accounts) == 0 || !gateIsOn(args, objectIdentity) {
+		return f
+	}
+	var all []request
+	for _, account := range accounts {
+		all = append(all, request{
+			what:  "decrypt with the cloud identity of ServiceAccount " + e.Namespace + "/" + account,
+			aimed: creating(decrypting(map[string]any{"provider": "sops", "serviceAccountName": account})),
+			own:   creating(decrypting(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
+		})
+	}
+	g := requests(all...)(ctx, e)
+	if g.Outcome != Stopped {
+		return g
+	}
+	return f.and(g)
+}
+
+// cloudIdentities are the annotations by which clouds give an account an identity.
+var cloudIdentities = []string{"eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account", "azure.workload.identity/client-id"}
+
+// cloudAccounts returns the accounts in the attacked namespace that have a cloud identity, without
+// the tenant's: those that it is applied as, and those that its own syncs apply.
+func (e *Scenario) cloudAccounts(ctx context.Context) ([]string, error) {
+	var accounts corev1.ServiceAccountList
+	if err := e.Admin.List(ctx, &accounts, client.InNamespace(e.Namespace)); err != nil {
+		return nil, fmt.Errorf("cannot list the accounts: %w", err)
+	}
+	var found []string
+	for _, a := range accounts.Items {
+		own := slices.Contains(e.Tenant.Accounts, discovery.Account{Namespace: a.Namespace, Name: a.Name}) || ofTenant(flux.AppliedBy(a.Labels), []discovery.Tenant{e.Tenant})
+		identity := slices.ContainsFunc(cloudIdentities, func(annotation string) bool { return a.Annotations[annotation] != "" })
+		if identity && !own {
+			found = append(found, a.Name)
+		}
+	}
+	return found, nil
 }
 
 // posting is the request for a Provider of a type that takes the identity of the controller if the

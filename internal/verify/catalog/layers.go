@@ -29,10 +29,10 @@ func flagLayer(f Flag) Layer {
 }
 
 // admissionLayer is a policy that refuses the object itself, whatever Flux would
-// say to it.
+// say to it: its creation, and the change of an allowed object of Flux into it.
 func admissionLayer(name string, make func(*Scenario) *unstructured.Unstructured) Layer {
 	return Layer{Name: name, Holds: func(ctx context.Context, e *Scenario) (bool, error) {
-		f := judge(e.tryCreate(ctx, make(e)), "")
+		f := judge(creating(make)(ctx, e), "")
 		if f.Outcome == NotProven {
 			return false, fmt.Errorf("cannot tell: %s", f.Reason)
 		}

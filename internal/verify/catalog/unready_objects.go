@@ -69,7 +69,8 @@ func appliesAgain(u *unstructured.Unstructured) bool {
 
 // unreadyOf returns the Kustomizations, HelmReleases and ResourceSets of the platform that are
 // not ready, or that the cluster only assumes to be, and the ResourceSets that take inputs from
-// such a ResourceSetInputProvider: they are ready without the objects for these inputs.
+// such a ResourceSetInputProvider: they are ready without the objects for these inputs. It leaves
+// out Kustomizations that only wait for the health of what they applied; see [appliedUnhealthy].
 func unreadyOf(ctx context.Context, admin client.Reader, all []discovery.Tenant) ([]unreadyObject, error) {
 	providers, err := listOf(ctx, admin, flux.ResourceSetInputProvider)
 	if err != nil {
@@ -90,7 +91,7 @@ func unreadyOf(ctx context.Context, admin client.Reader, all []discovery.Tenant)
 					reason = fmt.Sprintf("takes inputs from %s, which %s", refOf(&providers[j]), unready(&providers[j]))
 				}
 			}
-			if reason != "" && !ofTenant(refOf(u), all) {
+			if reason != "" && !ofTenant(refOf(u), all) && !appliedUnhealthy(ctx, admin, u) {
 				found = append(found, unreadyObject{Ref: refOf(u), reason: reason, object: u})
 			}
 		}
