@@ -307,14 +307,16 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// parse splits a YAML stream into objects. It skips documents without content or kind.
+// parse splits a YAML stream into objects. It skips documents without content or kind, and lists,
+// such as the operations of a JSON patch.
 func parse(content []byte) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
 	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
-		var object map[string]any
-		if err := yaml.Unmarshal(doc, &object); err != nil {
+		var parsed any
+		if err := yaml.Unmarshal(doc, &parsed); err != nil {
 			return nil, err
 		}
+		object, _ := parsed.(map[string]any)
 		if kind, _ := object["kind"].(string); kind != "" {
 			objects = append(objects, unstructured.Unstructured{Object: object})
 		}
