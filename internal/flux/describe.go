@@ -95,6 +95,7 @@ func describe(obj client.Object) (Row, bool) {
 		}
 	case *reflectorv1.ImagePolicy:
 		row.Kind, row.Suspended = ImagePolicy, o.Spec.Suspend
+		row.Needs = []Ref{{ImageRepository, cmp.Or(o.Spec.ImageRepositoryRef.Namespace, o.Namespace), o.Spec.ImageRepositoryRef.Name}}
 		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
 		if latest := o.Status.LatestRef; latest != nil {
 			row.Source, row.Revision = latest.Name, latest.Tag

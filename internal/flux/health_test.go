@@ -3,6 +3,7 @@ package flux
 import (
 	"testing"
 
+	reflectorv1 "github.com/fluxcd/image-reflector-controller/api/v1"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/google/go-cmp/cmp"
@@ -123,5 +124,17 @@ func TestOperatorHealth(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestImagePolicyOfAFailedScan checks that a policy whose images cannot be listed is not awaited.
+func TestImagePolicyOfAFailedScan(t *testing.T) {
+	t.Parallel()
+	o := &reflectorv1.ImagePolicy{ObjectMeta: at("a", "policy", 1), Spec: reflectorv1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedObjectReference{Name: "images"}}}
+	o.Status.Conditions = ready("False", meta.DependencyNotReadyReason, "retrying in 30s error: no tags in database", 1)
+	policy, _ := describe(o)
+	got := Assess([]Row{policy, {Namespace: "a", Kind: ImageRepository, Name: "images", State: Failed, Message: "scan failed"}})
+	if len(got.Awaited) != 0 || len(got.Failed) != 2 || got.Failed[0].Reason != "waits for ImageRepository/a/images (failed)" {
+		t.Errorf("%+v", got)
 	}
 }
