@@ -25,12 +25,32 @@ func Addresses(ctx context.Context, c client.Reader, failures []Finding, reason 
 		if c.Get(ctx, client.ObjectKey{Namespace: f.Row.Namespace, Name: f.Row.Name}, u) != nil {
 			continue
 		}
-		if address := addressOf(u); address != "" {
+		if address := cmp.Or(addressOf(u), chartAddress(ctx, c, u)); address != "" {
 			addresses = append(addresses, address)
 		}
 	}
 	slices.Sort(addresses)
 	return slices.Compact(addresses)
+}
+
+// chartAddress returns the address of a chart from a HelmRepository of type oci, which fetches nothing
+// itself, and "" for other objects.
+func chartAddress(ctx context.Context, c client.Reader, u *unstructured.Unstructured) string {
+	chart, _, _ := unstructured.NestedString(u.Object, "spec", "chart")
+	ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "sourceRef")
+	if u.GetKind() != string(HelmChart) || ref["kind"] != string(HelmRepository) {
+		return ""
+	}
+	repository := &unstructured.Unstructured{}
+	repository.SetGroupVersionKind(HelmRepository.GroupVersionKind())
+	if c.Get(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: ref["name"]}, repository) != nil {
+		return ""
+	}
+	url := addressOf(repository)
+	if !strings.HasPrefix(url, "oci://") {
+		return ""
+	}
+	return strings.TrimSuffix(url, "/") + "/" + chart
 }
 
 // addressOf returns the address of a source, with its branch or tag.

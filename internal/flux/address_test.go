@@ -18,6 +18,9 @@ func TestAddresses(t *testing.T) {
 		&sourcev1.GitRepository{ObjectMeta: at("a", "named", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/named", Reference: &sourcev1.GitRepositoryRef{Name: "refs/heads/next", Branch: "main"}}},
 		&sourcev1.GitRepository{ObjectMeta: at("a", "bare", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/bare"}},
 		&sourcev1.HelmRepository{ObjectMeta: at("a", "charts", 1), Spec: sourcev1.HelmRepositorySpec{URL: "https://charts.example.com"}},
+		&sourcev1.HelmRepository{ObjectMeta: at("a", "registry", 1), Spec: sourcev1.HelmRepositorySpec{Type: "oci", URL: "oci://quay.io/jetstack/charts"}},
+		&sourcev1.HelmChart{ObjectMeta: at("a", "a-certs", 1), Spec: sourcev1.HelmChartSpec{Chart: "cert-manager", Version: "1.21.1", SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "registry"}}},
+		&sourcev1.HelmChart{ObjectMeta: at("a", "a-web", 1), Spec: sourcev1.HelmChartSpec{Chart: "web", SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "charts"}}},
 	).Build()
 	failed := func(kind Kind, name, reason string) Finding {
 		return Finding{Row: Row{Kind: kind, Namespace: "a", Name: name, State: Failed}, Reason: reason}
@@ -25,9 +28,10 @@ func TestAddresses(t *testing.T) {
 	got := Addresses(t.Context(), c, []Finding{
 		failed(OCIRepository, "chart", "ghcr.io is not mapped"), failed(GitRepository, "team", "git.example.com is not mapped"),
 		failed(GitRepository, "named", "git.example.com is not mapped"), failed(GitRepository, "bare", "git.example.com is not mapped"),
+		failed(HelmChart, "a-certs", "quay.io is not mapped"), failed(HelmChart, "a-web", "charts.example.com is not mapped"),
 		failed(HelmRepository, "charts", "denied"), failed(GitRepository, "gone", "git.example.com is not mapped"),
 	}, "is not mapped")
-	want := []string{"https://git.example.com/bare#master", "https://git.example.com/named#next", "https://git.example.com/team#main", "oci://ghcr.io/acme/chart:1.0.0"}
+	want := []string{"https://git.example.com/bare#master", "https://git.example.com/named#next", "https://git.example.com/team#main", "oci://ghcr.io/acme/chart:1.0.0", "oci://quay.io/jetstack/charts/cert-manager"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -43,7 +43,7 @@ var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
 // assumableKinds are those with spec.suspend and a condition Ready for which
 // others wait.
 // The two of flux-operator have the annotation [reconcileAnnotation] instead.
-var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ResourceSet, ResourceSetInputProvider}
+var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ImageRepository, ImagePolicy, ImageUpdateAutomation, ResourceSet, ResourceSetInputProvider}
 
 // anything stands for every namespace or every name in a reference.
 const anything = "*"
@@ -70,7 +70,7 @@ func parseAssumption(s string) ([]Ref, error) {
 		return nil, fmt.Errorf("cannot assume %q: want NAMESPACE/NAME or KIND/NAMESPACE/NAME", s)
 	}
 	if !slices.Contains(assumableKinds, ref.Kind) {
-		return nil, fmt.Errorf("cannot assume %q: only sources, Kustomizations, HelmReleases, ResourceSets and their input providers can be assumed ready", s)
+		return nil, fmt.Errorf("cannot assume %q: only sources, Kustomizations, HelmReleases, image objects, ResourceSets and their input providers can be assumed ready", s)
 	}
 	return []Ref{ref}, nil
 }
@@ -217,7 +217,7 @@ func Unmapped(rows []Row, known []Ref) []Ref {
 			}
 			unmapped := row.State != Ready && row.State != Suspended && lacksAddress(row)
 			// The first need is the source; others can be sources too that a Kustomization applies.
-			if unmapped || len(row.Needs) > 0 && slices.Contains(SourceKinds(), row.Needs[0].Kind) && slices.Contains(found, row.Needs[0]) {
+			if unmapped || len(row.Needs) > 0 && slices.Contains(append(SourceKinds(), ImageRepository), row.Needs[0].Kind) && slices.Contains(found, row.Needs[0]) {
 				found, changed = append(found, row.Ref()), true
 			}
 		}
@@ -249,7 +249,7 @@ const notMapped = "is not mapped"
 // write the objects; other errors are tried again.
 func KeepAssumed(ctx context.Context, c client.WithWatch, choose func(rows []Row) []Ref) error {
 	for {
-		err := Watch(ctx, c, Selection{Kinds: append(DeployKinds(), ResourceSet, ResourceSetInputProvider)}, func(rows []Row) error {
+		err := Watch(ctx, c, Selection{Kinds: append(DeployKinds(), ImageRepository, ImagePolicy, ImageUpdateAutomation, ResourceSet, ResourceSetInputProvider)}, func(rows []Row) error {
 			return assumeAll(ctx, c, rows, choose(rows))
 		})
 		if ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {

@@ -137,8 +137,10 @@ func TestUnmapped(t *testing.T) {
 		row(OCIRepository, "signed", "failed to verify the signature: the key service is not mapped", Failed),
 		row(Kustomization, "fine", "a commit says: is not mapped", Ready),
 		row(Alert, "alert", "is not mapped", Failed),
+		row(ImageRepository, "image", "scan failed: images.example.com is not mapped", Failed),
+		row(ImagePolicy, "policy", "no tags in database", Blocked, Ref{ImageRepository, "a", "image"}),
 	}
-	want := []Ref{repository, {Kustomization, "a", "remote"}, chart, {HelmRelease, "a", "app"}}
+	want := []Ref{repository, {Kustomization, "a", "remote"}, {ImageRepository, "a", "image"}, {ImagePolicy, "a", "policy"}, chart, {HelmRelease, "a", "app"}}
 	if diff := cmp.Diff(want, Unmapped(rows, nil)); diff != "" {
 		t.Errorf("what depends on an object that is assumed runs, what has it as source does not (-want +got):\n%s", diff)
 	}

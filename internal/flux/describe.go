@@ -54,7 +54,7 @@ var statusless = map[Kind]string{
 // describe reads an object of one of Flux's kinds into a row. The second result
 // is false for objects of other kinds.
 func describe(obj client.Object) (Row, bool) {
-	row := Row{Namespace: obj.GetNamespace(), Name: obj.GetName(), generation: obj.GetGeneration()}
+	row := Row{Namespace: obj.GetNamespace(), Name: obj.GetName(), generation: obj.GetGeneration(), owner: ownerOf(obj.GetLabels())}
 	var conditions []metav1.Condition
 	var observed int64
 	static := false
@@ -95,6 +95,7 @@ func describe(obj client.Object) (Row, bool) {
 		}
 	case *reflectorv1.ImagePolicy:
 		row.Kind, row.Suspended = ImagePolicy, o.Spec.Suspend
+		row.Needs = []Ref{{ImageRepository, cmp.Or(o.Spec.ImageRepositoryRef.Namespace, o.Namespace), o.Spec.ImageRepositoryRef.Name}}
 		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
 		if latest := o.Status.LatestRef; latest != nil {
 			row.Source, row.Revision = latest.Name, latest.Tag
@@ -127,6 +128,21 @@ func describe(obj client.Object) (Row, bool) {
 // An object of flux-operator with this annotation is suspended. It has no spec.suspend.
 const reconcileAnnotation, disabled = "fluxcd.controlplane.io/reconcile", "disabled"
 
+// instanceLabels begins the labels that flux-operator writes on the objects of a FluxInstance
+// (flux-operator v0.58, SetOwnerLabels).
+const instanceLabels = "fluxcd.controlplane.io/"
+
+// ownerOf returns the object of flux-operator that applied an object, if one did.
+func ownerOf(labels map[string]string) Ref {
+	if set := AppliedBy(labels); set.Kind == ResourceSet {
+		return set
+	}
+	if name := labels[instanceLabels+"name"]; name != "" {
+		return Ref{FluxInstance, labels[instanceLabels+"namespace"], name}
+	}
+	return Ref{}
+}
+
 // describeOperatorObject reads an object of flux-operator. It returns false for objects of
 // other kinds.
 func describeOperatorObject(row *Row, o *unstructured.Unstructured, conditions *[]metav1.Condition, observed *int64) bool {
@@ -137,6 +153,7 @@ func describeOperatorObject(row *Row, o *unstructured.Unstructured, conditions *
 	row.Suspended = o.GetAnnotations()[reconcileAnnotation] == disabled
 	var typed struct {
 		Spec struct {
+			Wait      *bool `json:"wait"`
 			DependsOn []struct {
 				Kind      string `json:"kind"`
 				Name      string `json:"name"`
@@ -155,6 +172,10 @@ func describeOperatorObject(row *Row, o *unstructured.Unstructured, conditions *
 	}
 	row.Revision = cmp.Or(typed.Status.LastAppliedRevision, typed.Status.LastExportedRevision)
 	*conditions, *observed = typed.Status.Conditions, typed.Status.ObservedGeneration
+	row.waits = row.Kind == FluxInstance
+	if typed.Spec.Wait != nil {
+		row.waits = *typed.Spec.Wait
+	}
 	for _, dep := range typed.Spec.DependsOn {
 		ref := Ref{Kind(dep.Kind), dep.Namespace, dep.Name}
 		// It may be any object; those of other kinds are not among the rows.

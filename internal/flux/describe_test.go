@@ -181,10 +181,10 @@ func TestDescribe(t *testing.T) {
 		},
 		"image policy": {
 			reason: "flux get shows image and tag in place of a revision",
-			obj: &reflectorv1.ImagePolicy{ObjectMeta: at("a", "b", 1), Status: reflectorv1.ImagePolicyStatus{
+			obj: &reflectorv1.ImagePolicy{ObjectMeta: at("a", "b", 1), Spec: reflectorv1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedObjectReference{Name: "app"}}, Status: reflectorv1.ImagePolicyStatus{
 				LatestRef: &reflectorv1.ImageRef{Name: "example.com/app", Tag: "1.2.3"}, Conditions: ready("True", "Succeeded", "latest", 1),
 			}},
-			want: Row{Namespace: "a", Kind: ImagePolicy, Name: "b", Source: "example.com/app", Revision: "1.2.3", Ready: "True", Message: "latest", State: Ready},
+			want: Row{Namespace: "a", Kind: ImagePolicy, Name: "b", Source: "example.com/app", Revision: "1.2.3", Ready: "True", Message: "latest", State: Ready, Needs: []Ref{{ImageRepository, "a", "app"}}},
 		},
 	}
 	for name, tt := range tests {

@@ -3,10 +3,12 @@ package flux
 import (
 	"testing"
 
+	reflectorv1 "github.com/fluxcd/image-reflector-controller/api/v1"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // checking returns the row of a Kustomization that checks the health of a HelmRelease.
@@ -67,5 +69,72 @@ func TestHealthChecks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOperatorHealth checks that an object of flux-operator that waits for what it applied has failed
+// when one of these objects has, as its timeout would say later.
+func TestOperatorHealth(t *testing.T) {
+	t.Parallel()
+	operator := func(kind Kind, spec map[string]any) Row {
+		object := map[string]any{
+			"apiVersion": operatorVersion.String(), "kind": string(kind),
+			"metadata": map[string]any{"name": "flux", "namespace": "flux-system", "generation": int64(1)},
+			"spec":     spec,
+			"status": map[string]any{"observedGeneration": int64(1), "conditions": []any{
+				map[string]any{"type": "Ready", "status": "Unknown", "reason": "Progressing", "message": "Reconciliation in progress"},
+			}},
+		}
+		row, ok := describe(&unstructured.Unstructured{Object: object})
+		if !ok {
+			t.Fatalf("%s is no kind of flux-operator", kind)
+		}
+		return row
+	}
+	applied := func(state string, labels map[string]string) Row {
+		o := &kustomizev1.Kustomization{ObjectMeta: at("flux-system", "flux-system", 1)}
+		o.Labels, o.Spec.SourceRef = labels, kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "fleet"}
+		o.Status.ObservedGeneration, o.Status.Conditions = 1, ready(metav1.ConditionStatus(state), meta.ReconciliationFailedReason, "dry-run failed", 1)
+		row, _ := describe(o)
+		return row
+	}
+	byInstance := map[string]string{"fluxcd.controlplane.io/name": "flux", "fluxcd.controlplane.io/namespace": "flux-system"}
+	bySet := map[string]string{"resourceset.fluxcd.controlplane.io/name": "flux", "resourceset.fluxcd.controlplane.io/namespace": "flux-system"}
+	for name, tc := range map[string]struct {
+		reason          string
+		operator, child Row
+		awaited, failed int
+	}{
+		"instance":             {"a FluxInstance waits unless it says otherwise", operator(FluxInstance, nil), applied("False", byInstance), 0, 2},
+		"instance, no wait":    {"it becomes ready by itself", operator(FluxInstance, map[string]any{"wait": false}), applied("False", byInstance), 1, 1},
+		"set":                  {"a ResourceSet waits if it says so", operator(ResourceSet, map[string]any{"wait": true}), applied("False", bySet), 0, 2},
+		"set, no wait":         {"it becomes ready by itself", operator(ResourceSet, nil), applied("False", bySet), 1, 1},
+		"another one's object": {"the failed object is not the set's", operator(ResourceSet, map[string]any{"wait": true}), applied("False", byInstance), 1, 1},
+		"working":              {"the object may become ready", operator(ResourceSet, map[string]any{"wait": true}), applied("Unknown", bySet), 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Assess([]Row{git("fleet", revisionA, Ready), tc.operator, tc.child})
+			if len(got.Awaited) != tc.awaited || len(got.Failed) != tc.failed {
+				t.Errorf("%s: %d awaited, %d failed: %+v", tc.reason, len(got.Awaited), len(got.Failed), got)
+			}
+			for _, f := range got.Failed {
+				if f.Row.Kind != Kustomization && (!f.Lacks || f.Reason != "waits for Kustomization/flux-system/flux-system (failed)") {
+					t.Errorf("%s: lacks %v, reason %s", tc.reason, f.Lacks, f.Reason)
+				}
+			}
+		})
+	}
+}
+
+// TestImagePolicyOfAFailedScan checks that a policy whose images cannot be listed is not awaited.
+func TestImagePolicyOfAFailedScan(t *testing.T) {
+	t.Parallel()
+	o := &reflectorv1.ImagePolicy{ObjectMeta: at("a", "policy", 1), Spec: reflectorv1.ImagePolicySpec{ImageRepositoryRef: meta.NamespacedObjectReference{Name: "images"}}}
+	o.Status.Conditions = ready("False", meta.DependencyNotReadyReason, "retrying in 30s error: no tags in database", 1)
+	policy, _ := describe(o)
+	got := Assess([]Row{policy, {Namespace: "a", Kind: ImageRepository, Name: "images", State: Failed, Message: "scan failed"}})
+	if len(got.Awaited) != 0 || len(got.Failed) != 2 || got.Failed[0].Reason != "waits for ImageRepository/a/images (failed)" {
+		t.Errorf("%+v", got)
 	}
 }

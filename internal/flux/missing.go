@@ -85,8 +85,34 @@ func (g MissingGroup) String() string {
 // exist.
 var missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
 
-// Lacking returns a sentence for each API group that the failures of a fleet name as not served,
-// and one for each Secret that does not exist, with the objects that need them and the way out.
+// variable finds a variable in a value that the API server refuses. A Kustomization with
+// spec.postBuild replaces all variables, those without a value by nothing.
+var variable = regexp.MustCompile(`"[^"$]*\$\{(\w+)[^}]*\}`)
+
+// unreplaced returns a sentence for each Kustomization that fails since it replaces no variables.
+func unreplaced(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if f.Row.Kind != Kustomization {
+			continue
+		}
+		var names []string
+		for _, match := range variable.FindAllStringSubmatch(f.Reason, -1) {
+			if name := "${" + match[1] + "}"; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			all = append(all, fmt.Sprintf("nothing replaces %s in what %s applies: add spec.postBuild to it; if a script replaces them, such as with envsubst, give --fleet a copy in which it has",
+				strings.Join(names, ", "), f.Row.Ref()))
+		}
+	}
+	return all
+}
+
+// Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
+// for each Secret that does not exist, and one for each Kustomization whose variables nothing
+// replaces, with the objects that need them and the way out.
 func Lacking(failures []Finding) []string {
 	var all []string
 	for _, missing := range MissingGroups(failures) {
@@ -109,7 +135,7 @@ func Lacking(failures []Finding) []string {
 		}
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
-	return all
+	return append(all, unreplaced(failures)...)
 }
 
 // namedObjects is the number of objects that a sentence names.

@@ -60,12 +60,15 @@ func TestLacking(t *testing.T) {
 		fails(Kustomization, "infra", `secrets "age" not found`),
 		fails(Kustomization, "crds", `no matches for kind "X" in version "example.com/v1"`),
 		fails(Kustomization, "other", `configmaps "age" not found`),
+		fails(Kustomization, "flux-system", `Kustomization "apps" is invalid: [metadata.labels: Invalid value: "${CLUSTER_NAME}": a valid label, spec.timeout: Invalid value: "${RECONCILE_TIMEOUT:=5m}", metadata.labels: Invalid value: "${CLUSTER_NAME}"]`),
+		fails(HelmRelease, "web", `template: ${CLUSTER_NAME} is not defined`),
 		fails(Kustomization, "spoke", `unable to read KubeConfig secret 'flux-system/spoke' error: secrets "spoke" not found`),
 	})
 	want := []string{
 		"API group example.com (X.v1) is not served here: Kustomization/flux-system/crds needs it; a chart or an operator brings its CRDs: map the chart with --map, or give the CRDs with --crds DIR",
 		"Secret flux-system/age is not there: Kustomization/flux-system/apps, Kustomization/flux-system/infra need it; give it with --apply FILE, or have it made with invented content by --fake-secrets",
 		"Secret flux-system/spoke is not there: Kustomization/flux-system/spoke needs it; give it with --apply FILE, or take what needs it as ready with --assume Kustomization/flux-system/spoke, since no other cluster can be invented",
+		"nothing replaces ${CLUSTER_NAME}, ${RECONCILE_TIMEOUT} in what Kustomization/flux-system/flux-system applies: add spec.postBuild to it; if a script replaces them, such as with envsubst, give --fleet a copy in which it has",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

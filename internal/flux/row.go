@@ -89,8 +89,13 @@ type Row struct {
 
 	// dependent is set while the object says that it waits for dependsOn.
 	dependent bool
-	// checks is set while a Kustomization checks the health of the objects that it applied.
+	// checks is set while an object checks the health of the objects that it applied.
 	checks bool
+	// owner is the object of flux-operator that applied this one.
+	owner Ref
+	// waits is set for an object of flux-operator that waits for the health of what it applies. Its
+	// status does not say when it does, and does not name the objects before it has seen their health.
+	waits bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.
 	attempted string

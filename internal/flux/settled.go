@@ -48,6 +48,7 @@ func Assess(rows []Row) Assessment {
 	for _, row := range rows {
 		a.rows[row.Ref()] = row
 	}
+	a.awaitApplied(rows)
 	awaited := map[Ref]bool{}
 	for ref, row := range a.rows {
 		a.state[ref], a.reason[ref] = a.judge(row)
@@ -69,7 +70,7 @@ func Assess(rows []Row) Assessment {
 		case awaited[ref]:
 			result.Awaited = append(result.Awaited, Finding{Row: row, Reason: ShortRevision(a.reason[ref])})
 		case a.state[ref] == Failed || a.state[ref] == Blocked:
-			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(a.reason[ref]), Lacks: a.lacks(row)})
+			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(a.reason[ref]), Lacks: a.lacks(a.rows[ref])})
 		}
 	}
 	return result
@@ -79,6 +80,21 @@ type assessor struct {
 	rows   map[Ref]Row
 	state  map[Ref]State
 	reason map[Ref]string
+}
+
+// awaitApplied makes the objects of flux-operator that wait for the health of what they apply wait
+// for the objects of Flux that they applied. Until their timeout they say no more than that
+// they are in progress, also when one of these objects has failed.
+func (a assessor) awaitApplied(rows []Row) {
+	for _, row := range rows {
+		owner, ok := a.rows[row.owner]
+		if !ok || !owner.waits || owner.State != Working && !owner.checks {
+			continue
+		}
+		owner.State, owner.checks = Blocked, true
+		owner.Needs = append(slices.Clip(owner.Needs), row.Ref())
+		a.rows[row.owner] = owner
+	}
 }
 
 // judge corrects the state that an object has by itself with what can be seen

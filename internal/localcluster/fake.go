@@ -52,13 +52,13 @@ func (c *Cluster) addFake(f Fake) {
 // fakeSecrets makes the Secrets that objects of Flux lack until the cluster ends. It waits for
 // the failure of an object, since the fleet may have the Secret.
 func (c *Cluster) fakeSecrets(kube client.WithWatch) error {
-	kinds := flux.AllKinds()
+	kinds, retried := flux.AllKinds(), map[flux.Ref]bool{}
 	return flux.Watch(c.life, kube, flux.Selection{Kinds: kinds}, func(rows []flux.Row) error {
 		for _, row := range rows {
 			if !lacksSecret(row) {
 				continue
 			}
-			if err := c.fakeFor(c.life, kube, row.Ref()); err != nil && c.life.Err() == nil {
+			if err := c.fakeFor(c.life, kube, row.Ref(), retried); err != nil && c.life.Err() == nil {
 				c.report(fmt.Errorf("cannot invent a Secret for %s: %w", row.Ref(), err))
 			}
 		}
@@ -73,8 +73,9 @@ func lacksSecret(row flux.Row) bool {
 		(strings.Contains(text, "not found") || strings.Contains(text, "could not find"))
 }
 
-// fakeFor makes the missing Secrets of an object, and requests its reconciliation.
-func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref) error {
+// fakeFor makes the missing Secrets of an object, and requests its reconciliation. An object whose
+// Secrets were made for others is reconciled once, since Flux may try it at its next interval only.
+func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref, retried map[flux.Ref]bool) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(ref.Kind.GroupVersionKind())
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object); err != nil {
@@ -113,9 +114,10 @@ func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref)
 			Content: purposes[key].IsContent(),
 		})
 	}
-	if !made {
+	if !made && retried[ref] {
 		return nil
 	}
+	retried[ref] = true
 	return flux.RequestReconcile(ctx, kube, ref)
 }
 

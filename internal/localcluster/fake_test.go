@@ -13,7 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 )
 
@@ -133,12 +138,39 @@ func TestFeedsObjects(t *testing.T) {
 		"a Kustomization has variables of it": {"s.yaml", fmt.Sprintf(secret, "variables"), true},
 		"one of two":                          {"s.yaml", fmt.Sprintf(secret+"---\n"+secret, "credentials", "variables"), true},
 		"an object of another kind":           {"s.yaml", fmt.Sprintf(secret, "credentials") + "---\nkind: ClusterPolicy\nspec: {x: 'ENC[x,type:str]'}\nsops: {}\n", true},
+		"an object beside it":                 {"s.yaml", fmt.Sprintf(secret, "credentials") + "---\nkind: RoleBinding\nmetadata: {name: team}\n", false},
 		"values of a chart":                   {"values.yaml", "replicas: 'ENC[x,type:int]'\nsops: {}\n", true},
 		"a file of variables":                 {"a.env", "A=ENC[x,type:str]\nsops_version=3\n", true},
 	} {
 		if got := feedsObjects(tc.name, []byte(tc.content), c.takers()); got != tc.want {
 			t.Errorf("%s: got %t", reason, got)
 		}
+	}
+}
+
+// TestFakeForAnothersSecret checks that an object whose Secret was made for another one is reconciled, once.
+func TestFakeForAnothersSecret(t *testing.T) {
+	t.Parallel()
+	kustomization := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": map[string]any{"name": "second", "namespace": "flux-system"},
+		"spec": map[string]any{"decryption": map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "age"}}},
+	}}
+	kube := fakeclient.NewClientBuilder().WithScheme(flux.NewScheme()).WithObjects(kustomization).Build()
+	c := &Cluster{client: fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "age", Namespace: "flux-system"}})}
+	ref, retried := flux.Ref{Kind: flux.Kustomization, Namespace: "flux-system", Name: "second"}, map[flux.Ref]bool{}
+	var requests []string
+	for range 2 {
+		if err := c.fakeFor(t.Context(), kube, ref, retried); err != nil {
+			t.Fatal(err)
+		}
+		u := kustomization.DeepCopy()
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, u.GetAnnotations()["reconcile.fluxcd.io/requestedAt"])
+	}
+	if requests[0] == "" || requests[0] != requests[1] {
+		t.Errorf("reconciliation was requested at %q", requests)
 	}
 }
 

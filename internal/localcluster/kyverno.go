@@ -64,10 +64,16 @@ func (k *kyverno) describe() string {
 	return "Kyverno " + k.version + " (the fleet names " + strings.Join(named, ", ") + ")"
 }
 
-// findKyverno looks for Kyverno in the fleet. If its programs are not built, it reports that the
+// findKyverno looks for Kyverno in the fleet and in the mapped repositories. If its programs are not built, it reports that the
 // policies do not count, and the cluster starts without them.
 func (c *Cluster) findKyverno() {
-	use := c.Fleet.Kyverno()
+	var others []string
+	for _, m := range c.opts.Maps {
+		if m.Kind != network.KindHelm && m.Dir != c.Fleet.Dir {
+			others = append(others, m.Dir)
+		}
+	}
+	use := c.Fleet.Kyverno(others...)
 	if !use.Policies && !use.Installed {
 		return
 	}

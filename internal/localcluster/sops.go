@@ -123,12 +123,16 @@ func (c *Cluster) fakeFolder(m network.Map, takers [][]byte, uses map[string][]f
 }
 
 // feedsObjects reports whether the encrypted values of a file may get into objects of the fleet
-// other than Secrets: the file has other objects, or a Secret that one of the takers names.
+// other than Secrets: another object of the file is encrypted, or a Secret that one of the takers
+// names. Flux decrypts the objects of a file one by one, and takes those without SOPS's field as they are.
 func feedsObjects(name string, content []byte, takers [][]byte) bool {
 	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
 		return true
 	}
 	return slices.ContainsFunc(documentsOf(content), func(doc map[string]any) bool {
+		if doc["sops"] == nil {
+			return false
+		}
 		metadata, _ := doc["metadata"].(map[string]any)
 		secret, _ := metadata["name"].(string)
 		return doc["kind"] != "Secret" || slices.ContainsFunc(takers, func(text []byte) bool { return bytes.Contains(text, []byte(secret)) })

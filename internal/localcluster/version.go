@@ -175,8 +175,8 @@ func (c *Cluster) reportGone(served map[schema.GroupKind][]string) {
 		if more := len(gone) - namedFiles; more > 0 {
 			named += fmt.Sprintf(" and %d more", more)
 		}
-		c.opts.Report(fmt.Errorf("%d objects of %s have versions that Flux %s does not serve any more, and will fail with all that waits for them: %s; `flux migrate -f %s` changes them",
-			len(gone), m.URL, config.FluxVersion(), named, m.Dir))
+		c.opts.Report(fmt.Errorf("%s has objects in versions that Flux %s does not serve any more, and which will fail with all that waits for them, if they are applied: %s; `flux migrate -f %s` changes them",
+			m.URL, config.FluxVersion(), named, m.Dir))
 	}
 }
 

@@ -272,7 +272,8 @@ func dropped(objects []manifestObject, uses []use, all []delivery) (reason strin
 	if len(uses) == 0 {
 		return "no Kustomization leads to it", names(objects)
 	}
-	working := slices.DeleteFunc(slices.Clone(uses), func(u use) bool { return u.failed != "" })
+	// What fails may have applied objects before, whose health it checks.
+	working := slices.DeleteFunc(slices.Clone(uses), func(u use) bool { return u.failed != "" && len(u.inventory) == 0 })
 	if len(working) == 0 {
 		return uses[0].object + " " + uses[0].failed, names(objects)
 	}
@@ -284,6 +285,9 @@ func dropped(objects []manifestObject, uses []use, all []delivery) (reason strin
 		if resource && !o.patch && !bySet(o) && !slices.ContainsFunc(working, func(u use) bool { return u.applied(o) }) {
 			missing = append(missing, o.String())
 		}
+	}
+	if len(missing) > 0 && working[0].failed != "" {
+		return working[0].object + " " + working[0].failed, missing
 	}
 	if len(missing) > 0 {
 		return "it is not among what " + working[0].object + " applied: it may be ignored, patched away or left to others", missing

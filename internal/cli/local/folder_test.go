@@ -74,7 +74,16 @@ func TestReadFolder(t *testing.T) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("what was read and what was applied (-want +got):\n%s", diff)
 	}
-	root.failed = "is not ready: no such file"
+	root.failed = "is not ready: running health checks"
+	whileFailing, err := readFolder(f, []delivery{root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.NotApplied[2].Reason = "Kustomization/flux-system/flux-system is not ready: running health checks"
+	if diff := cmp.Diff(want, whileFailing); diff != "" {
+		t.Errorf("a Kustomization that is not ready may have applied objects (-want +got):\n%s", diff)
+	}
+	root.failed, root.inventory = "is not ready: no such file", nil
 	read, err = readFolder(f, []delivery{root})
 	if err != nil {
 		t.Fatal(err)

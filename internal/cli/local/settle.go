@@ -25,6 +25,8 @@ const (
 	// Tenure's manager creates the source of a tenant's Kustomization when the tenant's rules
 	// are in force.
 	lackingPause = 20 * time.Second
+	// waitingPeriod is how often a pipe, which has no line below the table, says what is awaited.
+	waitingPeriod = 30 * time.Second
 )
 
 // Display shows a cluster's Flux objects and the progress of the cluster.
@@ -72,6 +74,8 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	defer deadline.Stop()
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
+	waiting := time.NewTicker(waitingPeriod)
+	defer waiting.Stop()
 	var now flux.Assessment
 	failures, planned := retries{}, ""
 	for {
@@ -82,6 +86,10 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 			return append(now.Failed, now.Awaited...), nil
 		case <-quiet.C:
 			return now.Failed, nil
+		case <-waiting.C:
+			if text := footer(now); text != "" && !d.Screen.Interactive {
+				d.Println(text)
+			}
 		case seen := <-rows:
 			now = flux.Assess(failures.steady(seen))
 			header, cells := flux.LiveTable(seen)

@@ -48,11 +48,19 @@ type Artifact struct {
 }
 
 // Kyverno returns what the fleet has of Kyverno. Like [Fleet.UsesOperator] it looks at all
-// manifests of the repository, since a cluster's folder seldom has its infrastructure. It skips
-// files that cannot be parsed.
-func (f *Fleet) Kyverno() Kyverno {
+// manifests of the repository, since a cluster's folder seldom has its infrastructure, and at those
+// in the folders of other repositories, one of which may have the infrastructure. It skips files
+// that cannot be parsed.
+func (f *Fleet) Kyverno(others ...string) Kyverno {
 	var use Kyverno
-	_ = fs.WalkDir(os.DirFS(f.Dir), ".", func(name string, d fs.DirEntry, err error) error {
+	for _, dir := range append([]string{f.Dir}, others...) {
+		use.look(dir)
+	}
+	return use
+}
+
+func (k *Kyverno) look(dir string) {
+	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // a folder that cannot be read has no Kyverno
 		}
@@ -62,17 +70,16 @@ func (f *Fleet) Kyverno() Kyverno {
 		if ext := path.Ext(name); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 			return nil
 		}
-		content, err := fs.ReadFile(os.DirFS(f.Dir), name)
+		content, err := fs.ReadFile(os.DirFS(dir), name)
 		if err != nil || !bytes.Contains(content, []byte("kyverno")) {
 			return nil //nolint:nilerr // as above
 		}
 		objects, _ := parse(content)
 		for _, object := range objects {
-			use.add(object)
+			k.add(object)
 		}
 		return nil
 	})
-	return use
 }
 
 func (k *Kyverno) add(object unstructured.Unstructured) {

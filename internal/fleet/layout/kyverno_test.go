@@ -62,3 +62,14 @@ func TestKyverno(t *testing.T) {
 		})
 	}
 }
+
+// TestKyvernoOfAnotherRepository checks that the platform may install Kyverno from a second repository.
+func TestKyvernoOfAnotherRepository(t *testing.T) {
+	t.Parallel()
+	f := Fleet{Dir: folder(t, map[string]string{"policies/p.yaml": "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\n"})}
+	infra := folder(t, map[string]string{"kyverno.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: k, namespace: kyverno}\nspec: {chart: {spec: {chart: kyverno, version: 3.7.1}}}\n"})
+	want := Kyverno{Policies: true, Installed: true, Charts: []string{"3.7.1"}, Namespaces: []string{"kyverno"}}
+	if diff := cmp.Diff(want, f.Kyverno(infra)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

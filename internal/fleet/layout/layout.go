@@ -307,7 +307,8 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// parse splits a YAML stream into objects. It skips documents without content or kind.
+// parse splits a YAML stream into objects. It skips documents without content or kind, and lists,
+// such as the operations of a JSON patch.
 func parse(content []byte) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
 	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {

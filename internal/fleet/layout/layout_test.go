@@ -148,6 +148,14 @@ func TestLoad(t *testing.T) {
 				Source: "flux-system", Kustomization: "flux-system", SecretRef: "flux-system",
 			},
 		},
+		"patches": {
+			reason: "a file with the operations of a JSON patch has no objects",
+			files: map[string]string{
+				system + "gotk-components.yaml": deployment, system + "gotk-sync.yaml": rootSync, system + "kustomization.yaml": kustomization,
+				system + "lockdown.yaml": "# flags\n---\n- {op: add, path: /spec/template/spec/containers/0/args/-, value: --no-remote-bases=true}\n",
+			},
+			system: "clusters/staging/flux-system", sync: written,
+		},
 		"elsewhere": {
 			reason: "the system folder is where the files with the known names are",
 			files: map[string]string{

@@ -327,7 +327,11 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 	if o.Warn {
 		good += ", whose rules only warn"
 	}
-	results := []Result{result("fleet", len(plan.Changes) == 0, good, fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	differ := fmt.Sprintf("%d files differ", len(plan.Changes))
+	if len(plan.Changes) == 1 {
+		differ = "1 file differs"
+	}
+	results := []Result{result("fleet", len(plan.Changes) == 0, good, differ+" from the profile: "+lockDown)}
 	if f.Instance != nil {
 		// flux-operator writes the Deployments from the FluxInstance: their flags are compared above.
 		return results, nil

@@ -1,6 +1,7 @@
 // Package cloud simulates a cloud provider for a local cluster: it creates volumes
-// for claims and assigns addresses to load balancers. No storage and no load
-// balancer exists behind them; they let the scheduler place Pods and let waits end.
+// for claims, assigns addresses to load balancers, and has a node for Pods that want
+// another one. No storage and no load balancer exists behind them; they let the scheduler
+// place Pods and let waits end.
 package cloud
 
 import (
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -40,6 +42,7 @@ const (
 	claimKind   kind = "claim"
 	volumeKind  kind = "volume"
 	serviceKind kind = "service"
+	podKind     kind = "pod"
 )
 
 type item struct {
@@ -57,6 +60,7 @@ type cloud struct {
 	volumes  corev1listers.PersistentVolumeLister
 	classes  storagev1listers.StorageClassLister
 	services corev1listers.ServiceLister
+	pods     corev1listers.PodLister // without a node
 
 	mu        sync.Mutex
 	addresses map[string]string // address → namespace/name of its Service
@@ -66,7 +70,7 @@ type cloud struct {
 const workers = 4
 
 // Run creates the default storage class if the cluster has no class, and serves
-// claims, volumes and load balancers until the context ends. It logs and retries
+// claims, volumes, load balancers and Pods until the context ends. It logs and retries
 // failures of single objects. The returned error is an error of the start.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Client == nil {
@@ -128,10 +132,13 @@ func (c *cloud) watch(factory informers.SharedInformerFactory) error {
 	c.volumes = core.PersistentVolumes().Lister()
 	c.services = core.Services().Lister()
 	c.classes = storage.StorageClasses().Lister()
+	pods := factory.InformerFor(&corev1.Pod{}, pendingPods)
+	c.pods = corev1listers.NewPodLister(pods.GetIndexer())
 	for k, informer := range map[kind]cache.SharedIndexInformer{
 		claimKind:   core.PersistentVolumeClaims().Informer(),
 		volumeKind:  core.PersistentVolumes().Informer(),
 		serviceKind: core.Services().Informer(),
+		podKind:     pods,
 	} {
 		if _, err := informer.AddEventHandler(c.enqueue(k)); err != nil {
 			return fmt.Errorf("cannot watch: %w", err)
@@ -192,6 +199,8 @@ func (c *cloud) handle(ctx context.Context, it item) error {
 		return c.serveClaim(ctx, namespace, name)
 	case volumeKind:
 		return c.reclaim(ctx, name)
+	case podKind:
+		return c.placePod(ctx, namespace, name)
 	default:
 		return c.serveService(ctx, namespace, name)
 	}

@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -224,6 +225,42 @@ func TestDefaultClass(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, names); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// TestPlacePods checks that a Pod that wants another node gets the only one, and that a Pod that waits
+// for something else keeps waiting.
+func TestPlacePods(t *testing.T) {
+	t.Parallel()
+	pending := func(name, reason, message string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: message},
+		}}}
+	}
+	gated := pending("gated", corev1.PodReasonSchedulingGated, "Scheduling is blocked due to non-empty scheduling gates")
+	volume := pending("volume", corev1.PodReasonUnschedulable, "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "local"}}, gated, volume,
+		pending("selector", corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
+	)
+	bound := make(chan string, 3)
+	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		create, ok := a.(k8stesting.CreateAction)
+		if !ok || a.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		binding, _ := create.GetObject().(*corev1.Binding)
+		bound <- binding.Name + " to " + binding.Target.Name
+		return true, binding, nil
+	})
+	run(t, client)
+	poll(t, "the Pod with a selector gets the node", func() bool { return len(bound) > 0 })
+	if got := <-bound; got != "selector to local" {
+		t.Errorf("bound %s", got)
+	}
+	for _, c := range slices.Concat(gated.Status.Conditions, volume.Status.Conditions) {
+		if otherNode(c) {
+			t.Errorf("a Pod that waits for something else wants another node: %s", c.Message)
 		}
 	}
 }

@@ -97,6 +97,8 @@ type Scenario struct {
 	limits v1alpha1.Posture
 	// selectedClasses are the classes that the limits allow by their labels.
 	selectedClasses v1alpha1.SelectedClasses
+	// hostInUse is a host without a wildcard that the tenant has, or "".
+	hostInUse string
 }
 
 // newScenario prepares the attacks of one tenant.

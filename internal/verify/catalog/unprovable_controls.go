@@ -164,7 +164,7 @@ func notEnforced(engine string, policy unstructured.Unstructured, processes proc
 	case engine == kyverno && processes.run("kyverno"):
 		return ""
 	case engine == kyverno:
-		return "Kyverno does not run here; `make kyverno` builds it"
+		return "Kyverno does not run here; if `make kyverno` has built it, its release is not ready"
 	}
 	return engine + " does not run here"
 }

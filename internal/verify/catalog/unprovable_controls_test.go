@@ -68,7 +68,7 @@ func TestDoubts(t *testing.T) {
 	want := []string{
 		"webhook left.out (its controller is simulated)", "webhook changes.something (its controller is simulated)",
 		"K8sAllowedRepos denies (Gatekeeper does not run here)",
-		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here; `make kyverno` builds it)",
+		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here; if `make kyverno` has built it, its release is not ready)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what may hold a control (-want +got):\n%s", diff)
@@ -89,7 +89,7 @@ func TestDoubtsBesideKyverno(t *testing.T) {
 		}
 	}
 	const process, simulated = "process://1", "simulated://uid/kyverno"
-	const missing = "ClusterPolicy enforces, ClusterPolicy signed, ImageValidatingPolicy new (Kyverno does not run here; `make kyverno` builds it)"
+	const missing = "ClusterPolicy enforces, ClusterPolicy signed, ImageValidatingPolicy new (Kyverno does not run here; if `make kyverno` has built it, its release is not ready)"
 	const hook = "webhook validate.kyverno.svc-ignore (its controller is simulated)"
 	for name, tc := range map[string]struct {
 		reason string

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,6 +33,35 @@ func (e *Scenario) readLimits(ctx context.Context) {
 		content, _, _ := unstructured.NestedMap(parameters.Object, "spec", "selectedClasses")
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &e.selectedClasses)
 	}
+	e.hostInUse = e.findHost(ctx)
+}
+
+// findHost returns a host without a wildcard of an Ingress or a route in the tenant's namespace, or
+// "". A policy of the fleet's own may allow the tenant no other hosts.
+func (e *Scenario) findHost(ctx context.Context) string {
+	for _, kind := range [][2]string{{"networking.k8s.io/v1", "Ingress"}, {"gateway.networking.k8s.io/v1", "HTTPRoute"}, {"gateway.networking.k8s.io/v1", "GRPCRoute"}} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(kind[0])
+		list.SetKind(kind[1] + "List")
+		if e.Admin.List(ctx, list, client.InNamespace(e.Namespace)) != nil {
+			continue // the kind is not served
+		}
+		for _, u := range list.Items {
+			hosts, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "hostnames")
+			rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+			for _, rule := range rules {
+				fields, _ := rule.(map[string]any)
+				host, _ := fields["host"].(string)
+				hosts = append(hosts, host)
+			}
+			for _, host := range hosts {
+				if host != "" && !strings.Contains(host, "*") {
+					return host
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // container returns a container that keeps the limits of images.
@@ -270,7 +300,9 @@ func addForeignHosts(register func(...Attack)) {
 		}
 	}
 	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
-	own := func(e *Scenario) string { return firstOf(e.limits.Network.Hosts, "w5.tenure-canary.example") }
+	own := func(e *Scenario) string {
+		return firstOf(e.limits.Network.Hosts, cmp.Or(e.hostInUse, "w5.tenure-canary.example"))
+	}
 	const what = "take the requests for all hosts below a domain that it shares with others"
 	all := []request{{what: what, aimed: creating(ingress(wildcard), ingress(own)), own: creating(ingress(own))}}
 	for _, route := range []struct {

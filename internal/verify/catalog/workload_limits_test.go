@@ -62,6 +62,20 @@ func TestAttacksKeepLimits(t *testing.T) {
 	}
 }
 
+// The same steps aimed at the tenant's own use a host that the tenant has: a policy of the fleet may
+// allow no other.
+func TestHostInUse(t *testing.T) {
+	t.Parallel()
+	e := newFakeEnv(interceptor.Funcs{},
+		object("networking.k8s.io/v1", "Ingress", "team", "any", map[string]any{"spec": map[string]any{"rules": []any{map[string]any{"host": "*.example.com"}}}}),
+		object("gateway.networking.k8s.io/v1", "HTTPRoute", "team", "site", map[string]any{"spec": hostnames("site.example.com")}),
+		object("gateway.networking.k8s.io/v1", "HTTPRoute", "other", "site", map[string]any{"spec": hostnames("other.example.com")}))
+	e.readLimits(t.Context())
+	if e.hostInUse != "site.example.com" {
+		t.Errorf("the host in use is %q", e.hostInUse)
+	}
+}
+
 // W11 tries what is outside of a list only if the tenant has the list: others allow everything.
 func TestOutsideOfLists(t *testing.T) {
 	t.Parallel()

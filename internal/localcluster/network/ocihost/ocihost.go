@@ -211,7 +211,9 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sources := slices.Clone(h.repositories[key])
 	h.mu.RUnlock()
 	if len(sources) == 0 {
-		fail(w, http.StatusNotFound, "NAME_UNKNOWN", fmt.Sprintf("%s is not mapped (add --map %s=DIR)", key, key))
+		// Helm shows no text of an answer that says not found. The registry ghcr.io denies access
+		// to a repository that does not exist, too.
+		fail(w, http.StatusForbidden, "DENIED", fmt.Sprintf("%s is not mapped (add --map %s=DIR)", key, key))
 		return
 	}
 	artifacts := make([]*artifact, 0, len(sources))

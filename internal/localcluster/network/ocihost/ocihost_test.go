@@ -183,8 +183,8 @@ func TestRegistry(t *testing.T) {
 		{"a default port is left out", "https://OCI.example.com:443/v2/app/tags/list", 200, `{"name":"app","tags":["latest"]}`},
 		{"a tag that is missing", at + "/v2/app/manifests/v4", 404, "MANIFEST_UNKNOWN"},
 		{"a blob that is missing", at + "/v2/app/blobs/sha256:0", 404, "BLOB_UNKNOWN"},
-		{"a repository that is not mapped names the flag", at + "/v2/acme/other/manifests/v1", 404, "oci://oci.example.com:5000/acme/other is not mapped (add --map oci://oci.example.com:5000/acme/other=DIR)"},
-		{"a host that is not mapped", "https://e.com/v2/app/manifests/v1", 404, "NAME_UNKNOWN"},
+		{"a repository that is not mapped names the flag", at + "/v2/acme/other/manifests/v1", 403, "oci://oci.example.com:5000/acme/other is not mapped (add --map oci://oci.example.com:5000/acme/other=DIR)"},
+		{"a host that is not mapped", "https://e.com/v2/app/manifests/v1", 403, "DENIED"},
 		{"something else", at + "/v2/_catalog", 404, "UNSUPPORTED"},
 		{"outside of the registry", at + "/etc/passwd", 404, "UNSUPPORTED"},
 	} {
