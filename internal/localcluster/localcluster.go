@@ -70,6 +70,9 @@ type Options struct {
 	// Kubernetes is the wanted version of Kubernetes, [KubernetesMinor] or one of
 	// [OtherKubernetes]; "" is the first.
 	Kubernetes string
+	// Authentication is an AuthenticationConfiguration of the API server, which says where people
+	// log in: the content of a file. Without it nobody does.
+	Authentication []byte
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
 	// Step is called at the start of each step, and its result at the end of the
@@ -286,6 +289,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Durable:           c.durable(),
 		Group:             c.group,
 		EgressConfig:      network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
+		Authentication:    c.opts.Authentication,
 		BeforeControllers: c.installKinds,
 		OnCrash:           c.onCrash,
 		Step:              c.opts.Step,
