@@ -308,8 +308,8 @@ func TestAuthenticationConfig(t *testing.T) {
 kind: AuthenticationConfiguration
 jwt: [{issuer: {url: "https://dex.example.com", audiences: [kubernetes]}, claimMappings: {username: {claim: email}}}]
 `
-	cmd := command(t, newFolder(t, map[string]string{"authentication.yaml": without}), "up", "--authentication-config", "authentication.yaml")
-	out, err := cmd.CombinedOutput()
+	file := filepath.Join(newFolder(t, map[string]string{"authentication.yaml": without}), "authentication.yaml")
+	out, err := command(t, home(t), "up", "--authentication-config", file).CombinedOutput()
 	if want := "jwt[0].claimMappings.username.prefix: Required value"; err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("want an error that says %q, got %v\n%s", want, err, out)
 	}
