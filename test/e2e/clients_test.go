@@ -70,6 +70,7 @@ func TestClients(t *testing.T) {
 	t.Run("a day of a team", func(t *testing.T) { testDay(run{t: t, Cluster: r.Cluster}, day) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(run{t: t, Cluster: r.Cluster}) })
 	t.Run("load balancer", func(t *testing.T) { testLoadBalancer(run{t: t, Cluster: r.Cluster}) })
+	t.Run("node port", func(t *testing.T) { testNodePort(run{t: t, Cluster: r.Cluster}) })
 	t.Run("log in", func(t *testing.T) { testLogin(run{t: t, Cluster: r.Cluster}, provider) })
 	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
@@ -125,6 +126,21 @@ func testLoadBalancer(r run) {
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
 	r.tenure(r.Kubeconfig, "kubeconfig", "one", "-o", file)
 	testwait.For(r.t, "the load balancer answers", patience, func() (bool, string) {
+		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
+		return err == nil && cmp.Equal([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)), out
+	})
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"ClusterIP"}}`)
+}
+
+// testNodePort uses the proxy from a shell, through a node port.
+func testNodePort(r run) {
+	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"NodePort"}}`)
+	node := admin.runs("kubectl", "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="ExternalIP")].address}`)
+	port := admin.runs("kubectl", "get", "-n", "flux-system", "service/tenure-proxy", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.tenure(r.Kubeconfig, "kubeconfig", "one", "--server", "https://"+node+":"+port, "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
+	testwait.For(r.t, "the node port answers", patience, func() (bool, string) {
 		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
 		return err == nil && cmp.Equal([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)), out
 	})
