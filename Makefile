@@ -6,7 +6,7 @@ BIN      := bin
 PLATFORM := examples/fleet/platform
 
 # Programs of others that the tests run as a tenant would.
-CLIENTS := $(addprefix $(BIN)/, helm flux)
+CLIENTS := $(addprefix $(BIN)/, helm flux tenure-issuer)
 
 # Modules with packages of ours. hack/tools pins the linter, and hack/apigen the generator of CRDs.
 # cluster/flux has a main package that only hack/build compiles.
@@ -79,12 +79,15 @@ test-kubernetes: kubernetes ## test the rules on that version; on 1.33, those of
 	@TENURE_TEST_KUBERNETES=$(or $(VERSION),$(OTHER)) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) $(ON_$(or $(VERSION),$(OTHER))) ./internal/admission
 
 .PHONY: clients
-clients: $(CLIENTS) ## build helm and flux, which the tests use beside kubectl
+clients: $(CLIENTS) ## build helm, flux and an OpenID Connect provider, which the tests use beside kubectl
 
 $(BIN)/helm: cluster/flux/go.mod cluster/flux/go.sum | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)
 
 $(BIN)/flux: hack/fluxmanifests/go.mod hack/fluxmanifests/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
+$(BIN)/tenure-issuer: hack/issuer/go.mod hack/issuer/go.sum $(wildcard hack/issuer/*.go) | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)
 
 # Not a part of `make build`: it is under the AGPL, and takes minutes.

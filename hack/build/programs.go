@@ -58,6 +58,8 @@ var programs = []program{
 	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},
 	// Its manifests are generated before a release. Only `flux install` applies them.
 	{name: "flux", module: "hack/fluxmanifests", pkg: "./cmd/flux", release: "github.com/fluxcd/flux2/v2", embeds: "cmd/flux/manifests/none.yaml"},
+	// The provider at which the tests log people in, and their login plugin of kubectl.
+	{name: "tenure-issuer", module: "hack/issuer", pkg: ".", links: []string{"kubectl-oidc_login"}},
 	// Fleets with a FluxInstance need it. It is under the AGPL: it is built where it runs, from
 	// its authors' module, and is no part of an image or a release.
 	{

@@ -228,12 +228,14 @@ const (
 	modeMark      = "@mode@"
 	scheduleMark  = "@schedule@"
 	portsMark     = "@ports@"
+	hostsMark     = "@hosts@"
 )
 
 var (
 	replicasLine   = regexp.MustCompile(`'` + replicasMark + `(\w+)'`)
 	resourcesLine  = regexp.MustCompile(`'` + resourcesMark + `(\w+)'`)
 	optionalLine   = regexp.MustCompile(`(?m)^( *)- '` + capsuleMark + `'\n`)
+	hostsLine      = regexp.MustCompile(`(?m)^( *)- '` + hostsMark + `'\n`)
 	releaseLine    = regexp.MustCompile(`(?m)^( *)- '` + releaseMark + `'\n`)
 	strategyLine   = regexp.MustCompile(`(?m)^( *)strategy: '` + strategyMark + `'\n`)
 	releaseOrCount = "{{ if .Values.manager.release }}1{{ else }}{{ int .Values.manager.replicas }}{{ end }}"
@@ -300,8 +302,11 @@ func markContainer(o *unstructured.Unstructured, argument, mark string, at ...st
 		return "", fmt.Errorf("it lacks the image, the resources or the argument %s", argument)
 	}
 	args[i] = mark
-	if values == "manager" {
+	switch values {
+	case "manager":
 		args = append(args, releaseMark)
+	case "proxy":
+		args = append(args, hostsMark)
 	}
 	container["resources"] = resourcesMark + values
 	if err := unstructured.SetNestedStringSlice(container, args, "args"); err != nil {
@@ -339,6 +344,7 @@ func fill(text string) string {
 	text = replicasLine.ReplaceAllString(text, "{{ int .Values.${1}.replicas }}")
 	text = resourcesLine.ReplaceAllString(text, "{{ toJson .Values.${1}.resources }}")
 	text = optionalLine.ReplaceAllString(text, "{{- if .Values.capsule.enabled }}\n${1}- --capsule\n{{- end }}\n")
+	text = hostsLine.ReplaceAllString(text, "{{- range .Values.proxy.hosts }}\n${1}- --tls-host={{ . }}\n{{- end }}\n")
 	text = releaseLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n${1}- "+lockdown.ReleaseFlag+"\n{{- end }}\n")
 	return strategyLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n${1}strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}\n{{- end }}\n")
 }

@@ -38,7 +38,10 @@ func schema(crd *unstructured.Unstructured) (string, error) {
 			"digest":     object{"type": "string", "pattern": `^(sha256:[0-9a-f]{64})?$`},
 		}),
 		"manager": closed(object{"replicas": replicas(0), "resources": resources, "release": boolean}),
-		"proxy":   closed(object{"enabled": boolean, "replicas": replicas(0), "resources": resources}),
+		"proxy": closed(object{
+			"enabled": boolean, "replicas": replicas(0), "resources": resources,
+			"hosts": object{"type": "array", "items": object{"type": "string", "pattern": `^[a-zA-Z0-9.:*-]{1,253}$`}},
+		}),
 		"check": closed(object{
 			"enabled": boolean,
 			// Five fields, or a name such as @hourly.

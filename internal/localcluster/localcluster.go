@@ -70,6 +70,9 @@ type Options struct {
 	// Kubernetes is the wanted version of Kubernetes, [KubernetesMinor] or one of
 	// [OtherKubernetes]; "" is the first.
 	Kubernetes string
+	// Authentication is an AuthenticationConfiguration of the API server, which says where people
+	// log in: the content of a file. Without it nobody does.
+	Authentication []byte
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
 	// Step is called at the start of each step, and its result at the end of the
@@ -286,6 +289,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Durable:           c.durable(),
 		Group:             c.group,
 		EgressConfig:      network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
+		Authentication:    c.opts.Authentication,
 		BeforeControllers: c.installKinds,
 		OnCrash:           c.onCrash,
 		Step:              c.opts.Step,
@@ -306,13 +310,16 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 }
 
 func (c *Cluster) startNode(ctx context.Context) error {
+	apiServer := strings.TrimPrefix(c.plane.Server, "https://")
+	pool := network.LoadBalancerRange(apiServer)
 	n, err := node.New(node.Config{
-		Client:    c.client,
-		Server:    c.plane.Server,
-		CAPEM:     c.plane.Keys.CA.CertPEM,
-		Name:      "tenure",
-		Serving:   c.plane.Keys.Node,
-		ClientCAs: c.plane.Keys.CA.CertPEM, ClientName: controlplane.KubeletClientName,
+		Client:     c.client,
+		Server:     c.plane.Server,
+		CAPEM:      c.plane.Keys.CA.CertPEM,
+		Name:       "tenure",
+		ExternalIP: network.NodeAddress(pool),
+		Serving:    c.plane.Keys.Node,
+		ClientCAs:  c.plane.Keys.CA.CertPEM, ClientName: controlplane.KubeletClientName,
 		Dir:       filepath.Join(c.opts.Data, "pods"),
 		Short:     filepath.Join(c.Dir, "t"),
 		Programs:  c.programs(),
@@ -327,14 +334,12 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	}
 	c.node = n
 	c.Network.AllowEgress(n.Endpoint())
-	apiServer := strings.TrimPrefix(c.plane.Server, "https://")
 	services, err := network.NewServices(c.life, c.client, n, apiServer)
 	if err != nil {
 		return err
 	}
 	c.Network.SetServices(services)
 	c.run("node", func() error { return n.Run(c.life) })
-	pool := network.LoadBalancerRange(apiServer)
 	c.run("cloud", func() error {
 		return cloud.Run(c.life, cloud.Config{
 			Client: c.client, Addresses: pool, Log: c.log.With("part", "cloud"),

@@ -127,7 +127,9 @@ type proxied struct {
 	run
 	// kubeconfig is a file that leads the owner to the proxy.
 	kubeconfig string
-	fleet      foreign
+	// env are further variables of the owner's programs.
+	env   []string
+	fleet foreign
 }
 
 // TestCapsuleFleetThroughProxy runs a fleet that was written for Capsule and its
@@ -159,7 +161,7 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 		r.untilMay(capsuleOwner, "create", "configmaps", "-n", namespace)
 	}
 
-	p := proxied{r, r.ownersKubeconfig("dev-team"), f}
+	p := proxied{run: r, kubeconfig: r.ownersKubeconfig("dev-team"), fleet: f}
 	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
 	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches("dev-apps", "dev-team-more") })
 	t.Run("Rights", func(t *testing.T) { p.in(t).testRights() })
@@ -168,7 +170,9 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 	t.Run("NoOtherWay", func(t *testing.T) { p.in(t).testNoOtherWay() })
 }
 
-func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig, p.fleet} }
+func (p proxied) in(t *testing.T) proxied {
+	return proxied{run: p.with(t), kubeconfig: p.kubeconfig, env: p.env, fleet: p.fleet}
+}
 
 // ask requests a reconcile of an object, and returns the value that Flux writes to the status
 // afterwards. The annotation has a field manager other than kubectl's: Flux removes kubectl's

@@ -18,6 +18,7 @@ import (
 	buildinfo "github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -172,6 +173,7 @@ func TestChartRefuses(t *testing.T) {
 		{"an unknown field of the profile", "flux-system", "profile.tenants.source.git={x}", "at '/profile/tenants': additional properties 'source' not allowed"},
 		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
 		{"a port that is none", "flux-system", "networkPolicies.apiServerPorts={0}", "at '/networkPolicies/apiServerPorts/0'"},
+		{"a name of the proxy with an argument", "flux-system", "proxy.hosts={x --tls-host=y}", "at '/proxy/hosts/0'"},
 		{"a schedule of four fields", "flux-system", "check.schedule=7 * * *", "at '/check/schedule'"},
 		{"an unknown mode", "flux-system", "mode=audit", "at '/mode': value must be one of 'enforce', 'warn'"},
 		{"shards on a cluster that cannot have them", "flux-system", "shards.enabled=true", "shards need Kubernetes 1.36"},
@@ -181,6 +183,33 @@ func TestChartRefuses(t *testing.T) {
 		if _, errs, err := helmTemplate(t, tt.namespace, "--set", tt.value); err == nil || !strings.Contains(errs, tt.want) {
 			t.Errorf("%s: want %q, got %v\n%s", tt.reason, tt.want, err, errs)
 		}
+	}
+}
+
+// TestChartHosts renders the proxy with more names in its certificate.
+func TestChartHosts(t *testing.T) {
+	t.Parallel()
+	rendered, errs, err := helmTemplate(t, "flux-system", "--set", "proxy.enabled=true", "--set", "proxy.hosts={proxy.example.com,2001:db8::1}")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	proxy := &appsv1.Deployment{}
+	content, err := yaml.Marshal(byKey(t, rendered)["Deployment flux-system/tenure-proxy"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(content, proxy); err != nil {
+		t.Fatal(err)
+	}
+	var hosts []string
+	for _, arg := range proxy.Spec.Template.Spec.Containers[0].Args {
+		if host, found := strings.CutPrefix(arg, "--tls-host="); found {
+			hosts = append(hosts, host)
+		}
+	}
+	want := []string{"tenure-proxy.flux-system.svc", "tenure-proxy.flux-system.svc.cluster.local", "proxy.example.com", "2001:db8::1"}
+	if diff := cmp.Diff(want, hosts); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 const clientsTenant = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: %[1]s}
-spec: {owners: [{kind: ServiceAccount, namespace: %[1]s, name: %[1]s}, {kind: Group, name: team-%[1]s}]}
+spec: {owners: [{kind: ServiceAccount, namespace: %[1]s, name: %[1]s}, {kind: Group, name: team-%[1]s}, {kind: Group, name: "oidc:team-%[1]s"}, {kind: Group, name: "oidc:id-of-team-%[1]s"}]}
 ---
 apiVersion: v1
 kind: Namespace
@@ -49,9 +49,11 @@ func TestClients(t *testing.T) {
 		"tenants/dev-team.yaml":               strings.ReplaceAll(fmt.Sprintf(clientsTenant, "dev-team"), "acme/app", "acme/dev-team"),
 	})
 	edit(t, "  replicas: 2\n", "  replicas: 1\n", dir, "infrastructure", "tenure", "proxy.yaml")
+	edit(t, "            - --log-level=info\n", "            - --tls-host="+publicProxy+"\n            - --log-level=info\n", dir, "infrastructure", "tenure", "proxy.yaml")
+	provider := startIssuer(t)
 	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
 	day := newFolder(t, map[string]string{"dev-team/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"})
-	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t,
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Authentication: provider.authentication(t), Maps: parseMaps(t,
 		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/dev-team#main="+filepath.Join(day, "dev-team"))})
 	expectNothing(t, "everything is ready", failed)
 	// Flux does not wait for the manager's objects in the namespaces.
@@ -68,6 +70,8 @@ func TestClients(t *testing.T) {
 	t.Run("a day of a team", func(t *testing.T) { testDay(run{t: t, Cluster: r.Cluster}, day) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(run{t: t, Cluster: r.Cluster}) })
 	t.Run("load balancer", func(t *testing.T) { testLoadBalancer(run{t: t, Cluster: r.Cluster}) })
+	t.Run("node port", func(t *testing.T) { testNodePort(run{t: t, Cluster: r.Cluster}) })
+	t.Run("log in", func(t *testing.T) { testLogin(run{t: t, Cluster: r.Cluster}, provider) })
 	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
 }
@@ -128,6 +132,21 @@ func testLoadBalancer(r run) {
 	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"ClusterIP"}}`)
 }
 
+// testNodePort uses the proxy from a shell, through a node port.
+func testNodePort(r run) {
+	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"NodePort"}}`)
+	node := admin.runs("kubectl", "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="ExternalIP")].address}`)
+	port := admin.runs("kubectl", "get", "-n", "flux-system", "service/tenure-proxy", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.tenure(r.Kubeconfig, "kubeconfig", "one", "--server", "https://"+node+":"+port, "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
+	testwait.For(r.t, "the node port answers", patience, func() (bool, string) {
+		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
+		return err == nil && cmp.Equal([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)), out
+	})
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"ClusterIP"}}`)
+}
+
 // testPerson uses the API server as a person in the group that owns a Tenant.
 func testPerson(r run) {
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
@@ -162,7 +181,10 @@ func (p proxied) client(ctx context.Context, program string, args ...string) *ex
 		p.t.Fatalf("%s is not built: run `make clients`: %v", program, err)
 	}
 	cmd := exec.CommandContext(ctx, file, args...)
-	cmd.Env = []string{"KUBECONFIG=" + p.kubeconfig, "HOME=" + filepath.Dir(p.kubeconfig), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = append([]string{
+		"KUBECONFIG=" + p.kubeconfig, "HOME=" + filepath.Dir(p.kubeconfig),
+		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), // kubectl and its plugin, for a login
+	}, p.env...)
 	return cmd
 }
 

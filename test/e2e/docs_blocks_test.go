@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -62,6 +63,10 @@ func fragments() []fragment {
 		}},
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
+		// TestClients starts an API server with these.
+		{page: "docs/how-to/log-in-with-oidc.md", begins: "# Dex\n", read: authenticates},
+		{page: "docs/how-to/log-in-with-oidc.md", begins: "# Keycloak\n", read: authenticates},
+		{page: "docs/how-to/log-in-with-oidc.md", begins: "# Entra\n", read: authenticates},
 		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},
 		// It opens on purpose what the attack I21 tries.
 		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n  domainNames:", read: func(block string) error {
@@ -141,6 +146,24 @@ func usesAction(block string) error {
 		return nil
 	}
 	return errors.New("the workflow does not use the action")
+}
+
+// authenticates reads a configuration of the API server, and checks that each name that it takes from a
+// token has a prefix.
+func authenticates(block string) error {
+	config := &apiserverv1.AuthenticationConfiguration{}
+	if err := yaml.UnmarshalStrict([]byte(block), config); err != nil {
+		return err
+	}
+	if len(config.JWT) != 1 {
+		return fmt.Errorf("it has %d issuers", len(config.JWT))
+	}
+	for _, claim := range []apiserverv1.PrefixedClaimOrExpression{config.JWT[0].ClaimMappings.Username, config.JWT[0].ClaimMappings.Groups} {
+		if claim.Claim == "" || claim.Prefix == nil || *claim.Prefix == "" {
+			return fmt.Errorf("the claim %q has no prefix", claim.Claim)
+		}
+	}
+	return nil
 }
 
 // demands reads the signatures of a profile, and checks that each field of the block is known.

@@ -49,6 +49,8 @@ func documentedCommands() []documentedCommand {
 		{begins: "tenure profile multi-tenant --fleet . --path clusters/staging --verify-images --", at: elsewhere, elsewhere: "it reads signatures from a registry; TestPinnedFleet runs a fleet with pins"},
 		{begins: "tenure profile multi-tenant --fleet . --path clusters/staging", at: onFleet},
 
+		{begins: "tenure up --authentication-config", at: elsewhere, elsewhere: "TestAuthenticationConfig"},
+		{begins: "kubectl krew install oidc-login", at: elsewhere, elsewhere: "it downloads the plugin; TestClients has one with the same flags"},
 		{begins: "tenure up --fleet", at: elsewhere, elsewhere: "TestCapsuleManifests"},
 		{begins: "git apply", at: elsewhere, elsewhere: "TestPatches"},
 		{begins: "kubectl patch crd", at: elsewhere, elsewhere: "TestManager"},

@@ -38,7 +38,7 @@ func TestDocumentedManifests(t *testing.T) {
 	for page, objects := range fragments {
 		pages[page] = append(pages[page], objects...)
 	}
-	dir, _ := newFleet(t, nil)
+	dir, _ := newFleet(t, map[string]string{"clusters/test/gateway-api.yaml": string(testcrds.GatewayAPI())})
 	lockDown(t, dir, lockdown.Options{Tenants: true})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
 	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)
@@ -130,6 +130,8 @@ func documentedFleet(t *testing.T) (profile map[string]any, tenants map[string]s
 	for page, objects := range documentation(t) {
 		pages[page] = append(objects, pages[page]...)
 	}
+	// TestDocumentedManifests applies the manifests of this page: no Gateway serves here.
+	delete(pages, filepath.Join("docs", "how-to", "expose-the-proxy.md"))
 	// The fleet has Tenure already. TestChartByFlux applies the manifests of this page.
 	delete(pages, filepath.Join("docs", "how-to", "install.md"))
 	tenants = map[string]string{}

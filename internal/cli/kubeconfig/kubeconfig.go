@@ -50,6 +50,7 @@ type options struct {
 
 	tenant             string
 	user, group        string // of --as-user
+	login              login
 	account, namespace string
 	server, serverName string
 	serverGiven        bool
@@ -67,7 +68,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := &options{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [TENANT]",
-		Short: "Make a kubeconfig for a tenant's account, with a token that ends",
+		Short: "Make a kubeconfig for a tenant's account or people",
 		Long: `Kubeconfig makes a kubeconfig with which an account of a tenant uses the proxy, and
 prints it. Its token ends after --duration; when is said on the error stream.
 
@@ -78,9 +79,14 @@ kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.
 With --as-user, the kubeconfig has a client certificate that the cluster signs for an
 owner of the Tenant: a user, or a member of a group. It addresses the API server, which
 refuses a tenant's lists of all namespaces. The proxy accepts certificates if it runs
-with --client-ca-file.`,
+with --client-ca-file.
+
+With --login, the kubeconfig has no credential: it names the program with which each person
+logs in. With --oidc-issuer-url that is kubectl's plugin oidc-login (kubelogin); without it,
+the program in your own kubeconfig, such as those of managed clusters.`,
 		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
   tenure kubeconfig dev-team --as-user alice --duration 8h > alice.kubeconfig
+  tenure kubeconfig dev-team --login --oidc-issuer-url https://dex.example.com --oidc-client-id kubernetes > dev-team.kubeconfig
   tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,6 +114,7 @@ with --client-ca-file.`,
 	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig beside the account, instead of printing it")
 	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "the `key` of the kubeconfig in that Secret")
 	cmd.MarkFlagsMutuallyExclusive("output", "write-secret")
+	o.login.add(cmd)
 	for _, account := range []string{"serviceaccount", "namespace", "write-secret"} {
 		cmd.MarkFlagsMutuallyExclusive("as-user", account)
 	}
@@ -118,10 +125,13 @@ func (o *options) run(ctx context.Context) error {
 	if o.group != "" && o.user == "" {
 		return errors.New("--group is for --as-user")
 	}
+	if err := o.login.check(); err != nil {
+		return err
+	}
 	if o.duration < credentials.MinLifetime || o.duration > credentials.MaxLifetime {
 		return fmt.Errorf("cannot ask for a token of %s: give --duration between %s and %s", o.duration, credentials.MinLifetime, credentials.MaxLifetime)
 	}
-	if o.tenant == "" && (o.account == "" || o.namespace == "") {
+	if o.tenant == "" && (o.login.wanted || o.account == "" || o.namespace == "") {
 		return ui.WithHint(errors.New("cannot tell whose kubeconfig is wanted"), "name a tenant, or an account with --namespace and --serviceaccount")
 	}
 	kube, config, err := o.connect()
@@ -130,6 +140,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.user != "" {
 		return o.person(ctx, kube, config)
+	}
+	if o.login.wanted {
+		return o.loginFile(ctx, kube, config)
 	}
 	account, err := o.find(ctx, kube)
 	if err != nil {

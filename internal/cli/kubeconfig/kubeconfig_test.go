@@ -146,6 +146,8 @@ func TestKubeconfig(t *testing.T) {
 		t.Errorf("requests for certificates are left: %v, %v", left, err)
 	}
 
+	testLogin(t, base, ca)
+
 	for _, tc := range []struct {
 		reason string
 		args   []string

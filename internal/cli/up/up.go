@@ -20,6 +20,8 @@ import (
 type options struct {
 	fleet  local.Flags
 	detach bool
+	// authentication is a file with an AuthenticationConfiguration, or "".
+	authentication string
 }
 
 // NewCommand returns the command.
@@ -54,6 +56,11 @@ Ctrl-C stops everything and leaves nothing behind.`,
 			if err != nil {
 				return err
 			}
+			if o.authentication != "" {
+				if o.fleet.Cluster.Authentication, err = os.ReadFile(o.authentication); err != nil {
+					return fmt.Errorf("cannot read where people log in: %w", err)
+				}
+			}
 			background := attachment()
 			if o.detach && !background.is() {
 				return detach(cmd.Context(), streams)
@@ -72,6 +79,7 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
 	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
 	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running until tenure down")
+	flags.StringVar(&o.authentication, "authentication-config", "", "a `file` with an AuthenticationConfiguration for the API server, which says where people log in")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }

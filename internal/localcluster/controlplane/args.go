@@ -44,6 +44,9 @@ func (c *ControlPlane) apiServerArgs(port int) []string {
 	if len(c.cfg.EgressConfig) > 0 {
 		args = append(args, "--egress-selector-config-file="+filepath.Join(c.cfg.Dir, "egress.yaml"))
 	}
+	if len(c.cfg.Authentication) > 0 {
+		args = append(args, "--authentication-config="+filepath.Join(c.cfg.Dir, authenticationFile))
+	}
 	return args
 }
 

@@ -45,6 +45,9 @@ type Config struct {
 	// EgressConfig is an EgressSelectorConfiguration. If it is empty, the API server
 	// dials directly.
 	EgressConfig []byte
+	// Authentication is an AuthenticationConfiguration: the issuers whose tokens the API server
+	// accepts beside its own. If it is empty, there are none.
+	Authentication []byte
 	// BeforeControllers, when set, is called when the API server is ready and before
 	// the controllers start. The controllers discover kinds at their start, and
 	// later only every 30 seconds.
@@ -189,13 +192,18 @@ func (c *ControlPlane) startReady(ctx context.Context, spec process.Spec, ready 
 	return nil
 }
 
+// authenticationFile is the file with the AuthenticationConfiguration.
+const authenticationFile = "authentication.yaml"
+
 // portAttempts is the number of loopback ports to try: on macOS another program can
 // take a port before the API server listens on it.
 const portAttempts = 3
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	if err := os.WriteFile(filepath.Join(c.cfg.Dir, "egress.yaml"), c.cfg.EgressConfig, 0o600); err != nil {
-		return fmt.Errorf("cannot start kube-apiserver: %w", err)
+	for name, content := range map[string][]byte{"egress.yaml": c.cfg.EgressConfig, authenticationFile: c.cfg.Authentication} {
+		if err := os.WriteFile(filepath.Join(c.cfg.Dir, name), content, 0o600); err != nil {
+			return fmt.Errorf("cannot start kube-apiserver: %w", err)
+		}
 	}
 	var err error
 	for range portAttempts {

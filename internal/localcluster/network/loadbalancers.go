@@ -31,15 +31,24 @@ func LoadBalancerRange(apiServer string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(server.Port() >> 8), byte(server.Port()), 0}), 24)
 }
 
-// balanced is a port of a Service that has a load balancer.
+// NodeAddress returns the address of a range at which the node ports of Services are, and "" for an
+// invalid range. No load balancer has it.
+func NodeAddress(pool netip.Prefix) string {
+	if !pool.IsValid() {
+		return ""
+	}
+	return pool.Addr().String()
+}
+
+// balanced is a port of a Service that has a load balancer or a node port.
 type balanced struct {
 	host string // the Service's name in the cluster's DNS
 	port int
 }
 
-// ServeLoadBalancers listens at the addresses of a range that Services of type LoadBalancer have,
-// and passes connections on to the Pods behind them, until the context ends. An invalid range has
-// no addresses. ServeLoadBalancers logs an address at which it cannot listen, such as one with a
+// ServeLoadBalancers listens at the addresses of a range that Services of type LoadBalancer have, and
+// at the ports of [NodeAddress] that Services of type NodePort have. It passes connections on to the
+// Pods behind them, until the context ends. An invalid range has no addresses. ServeLoadBalancers logs an address at which it cannot listen, such as one with a
 // port that needs privileges, and tries it again when a Service changes. It returns an error if it
 // cannot watch the Services.
 func (s *Services) ServeLoadBalancers(ctx context.Context, pool netip.Prefix, log *slog.Logger) error {
@@ -61,7 +70,12 @@ func (s *Services) ServeLoadBalancers(ctx context.Context, pool netip.Prefix, lo
 	defer func() { _ = s.informer.RemoveEventHandler(registration) }()
 	var serving sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
-	open := map[string]net.Listener{}
+	type listening struct {
+		net.Listener
+
+		to balanced
+	}
+	open := map[string]listening{}
 	failed := map[string]bool{}
 	defer func() {
 		cancel()
@@ -76,13 +90,13 @@ func (s *Services) ServeLoadBalancers(ctx context.Context, pool netip.Prefix, lo
 			return fmt.Errorf("cannot read the load balancers: %w", err)
 		}
 		for address, listener := range open {
-			if _, ok := wanted[address]; !ok {
+			if to, ok := wanted[address]; !ok || to != listener.to {
 				_ = listener.Close()
 				delete(open, address)
 			}
 		}
 		for address, to := range wanted {
-			if open[address] != nil {
+			if _, ok := open[address]; ok {
 				continue
 			}
 			listener, err := net.Listen("tcp", address)
@@ -93,7 +107,7 @@ func (s *Services) ServeLoadBalancers(ctx context.Context, pool netip.Prefix, lo
 				failed[address] = true
 				continue
 			}
-			open[address] = listener
+			open[address] = listening{listener, to}
 			serving.Go(func() { s.balance(ctx, listener, to, log) })
 		}
 		select {
@@ -104,8 +118,8 @@ func (s *Services) ServeLoadBalancers(ctx context.Context, pool netip.Prefix, lo
 	}
 }
 
-// balanced returns the addresses of the range, as host:port, at which load balancers listen. Other
-// addresses in the status of a Service can come from everyone who may write it.
+// balanced returns the addresses of the range, as host:port, at which load balancers and node ports
+// listen.
 func (s *Services) balanced(pool netip.Prefix) (map[string]balanced, error) {
 	all, err := s.services.List(labels.Everything())
 	if err != nil {
@@ -113,20 +127,37 @@ func (s *Services) balanced(pool netip.Prefix) (map[string]balanced, error) {
 	}
 	addresses := map[string]balanced{}
 	for _, service := range all {
-		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			ip, err := netip.ParseAddr(ingress.IP)
-			if err != nil || !pool.Contains(ip) || service.Spec.Type != corev1.ServiceTypeLoadBalancer {
-				continue
-			}
-			for _, port := range service.Spec.Ports {
-				if isTCP(port.Protocol) && len(addresses) < maxBalanced {
-					address := net.JoinHostPort(ingress.IP, strconv.Itoa(int(port.Port)))
+		for _, port := range service.Spec.Ports {
+			for _, address := range addressesOf(service, port, pool) {
+				if len(addresses) < maxBalanced {
 					addresses[address] = balanced{service.Name + "." + service.Namespace + ".svc", int(port.Port)}
 				}
 			}
 		}
 	}
 	return addresses, nil
+}
+
+// addressesOf returns the addresses of the range, as host:port, that a port of a Service has. Other
+// addresses in the status of a Service can come from everyone who may write it.
+func addressesOf(service *corev1.Service, port corev1.ServicePort, pool netip.Prefix) []string {
+	if !pool.IsValid() || !isTCP(port.Protocol) {
+		return nil
+	}
+	var all []string
+	switch service.Spec.Type {
+	case corev1.ServiceTypeNodePort:
+		if port.NodePort > 0 {
+			all = append(all, net.JoinHostPort(NodeAddress(pool), strconv.Itoa(int(port.NodePort))))
+		}
+	case corev1.ServiceTypeLoadBalancer:
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			if ip, err := netip.ParseAddr(ingress.IP); err == nil && pool.Contains(ip) {
+				all = append(all, net.JoinHostPort(ingress.IP, strconv.Itoa(int(port.Port))))
+			}
+		}
+	}
+	return all
 }
 
 // balance passes the connections of a listener on, until it is closed.

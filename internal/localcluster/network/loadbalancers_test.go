@@ -39,7 +39,7 @@ type onePod string
 func (p onePod) HostAddress(string, int) (string, error) { return string(p), nil }
 
 // TestServeLoadBalancers connects to a load balancer of a Service, which gets its address, loses
-// it, and names addresses that are not the cluster's to give.
+// it, and names addresses that are not the cluster's to give; then to its node port.
 func TestServeLoadBalancers(t *testing.T) {
 	t.Parallel()
 	pod, err := net.Listen("tcp", "127.0.0.1:0")
@@ -121,6 +121,16 @@ func TestServeLoadBalancers(t *testing.T) {
 	wait("nothing listens for a Service without a load balancer", false)
 	update(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
 	wait("the load balancer that came back answers", true)
+	update(func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeNodePort
+		s.Spec.Ports = []corev1.ServicePort{{Port: 9001, NodePort: int32(port)}}
+		s.Status = corev1.ServiceStatus{}
+	})
+	wait("the node port answers", true)
+	update(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 0 })
+	wait("nothing listens for a Service without a node port", false)
+	update(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = int32(port) })
+	wait("the node port that came back answers", true)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -60,6 +60,8 @@ type Config struct {
 	CAPEM  []byte
 	// Name is the node's name.
 	Name string
+	// ExternalIP is the address at which the cluster serves node ports, or "".
+	ExternalIP string
 	// Serving is the certificate of the kubelet endpoint, for 127.0.0.1.
 	Serving pki.Pair
 	// ClientCAs and ClientName restrict the clients of the kubelet endpoint: one of

@@ -22,14 +22,18 @@ func capacity() corev1.ResourceList {
 	}
 }
 
-// nodeObject returns the Node to register.
-func nodeObject(name, version string, port int) *corev1.Node {
+// nodeObject returns the Node to register. External is the address of its node ports, or "".
+func nodeObject(name, version string, port int, external string) *corev1.Node {
 	now := metav1.Now()
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
 			Type: kind, Status: status, Reason: reason, Message: message,
 			LastHeartbeatTime: now, LastTransitionTime: now,
 		}
+	}
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: hostIP}}
+	if external != "" {
+		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: external})
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -43,11 +47,9 @@ func nodeObject(name, version string, port int) *corev1.Node {
 			},
 		},
 		Status: corev1.NodeStatus{
-			Capacity:    capacity(),
-			Allocatable: capacity(),
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: hostIP},
-			},
+			Capacity:        capacity(),
+			Allocatable:     capacity(),
+			Addresses:       addresses,
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture: runtime.GOARCH, OperatingSystem: "linux", OSImage: "tenure local cluster",

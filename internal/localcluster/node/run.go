@@ -72,7 +72,7 @@ func (n *Node) runControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	object := nodeObject(n.cfg.Name, version.GitVersion, n.port())
+	object := nodeObject(n.cfg.Name, version.GitVersion, n.port(), n.cfg.ExternalIP)
 	nodeController, err := vk.NewNodeController(vk.NaiveNodeProvider{}, object, nodeClient{n.cfg.Client.CoreV1().Nodes()},
 		vk.WithNodeEnableLeaseV1(n.cfg.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease), leaseSeconds),
 		vk.WithNodeStatusUpdateInterval(statusInterval))
