@@ -175,7 +175,7 @@ ablation: build ## take each control of the example fleet away, try all attacks 
 
 .PHONY: mutate
 mutate: build flux-operator ## take out or weaken each control of the corpus' fleets, and compare what turns with what must
-	@$(GO) run ./hack/mutate
+	@GOGC=$${GOGC:-400} $(GO) run ./hack/mutate
 
 # A target that comes into a new path waits for input to be made small, which is not
 # what the time is for. Only what is found is kept, in testdata of the package.
