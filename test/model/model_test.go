@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -43,7 +45,7 @@ func expected(o *unstructured.Unstructured) string {
 	if o.GetNamespace() != profiled && o.GetNamespace() != parametrised {
 		return "the namespace is not the tenant's"
 	}
-	for _, ask := range []func(*unstructured.Unstructured) string{kinds, identities, metadata, durations, references, sources, notifications, workloads, secrets, rights} {
+	for _, ask := range []func(*unstructured.Unstructured) string{kinds, identities, metadata, durations, expressions, references, sources, notifications, workloads, secrets, rights} {
 		if reason := ask(o); reason != "" {
 			return reason
 		}
@@ -153,6 +155,54 @@ func durations(o *unstructured.Unstructured) string {
 	interval, _ := time.ParseDuration(field(o, "spec", "interval"))
 	if o.GetKind() == "Kustomization" && waits && !has(o, "spec", "timeout") && interval > maxTimeout {
 		return "it waits for too long"
+	}
+	return ""
+}
+
+// called lists what an expression of a tenant may call.
+var called = map[string]bool{
+	"in": true, "has": true, "all": true, "exists": true, "exists_one": true, "filter": true, "size": true, "string": true, "int": true, "uint": true, "double": true, "timestamp": true, "duration": true,
+	"matches": true, "contains": true, "startsWith": true, "endsWith": true, "split": true, "first": true, "last": true, "trim": true, "charAt": true, "indexOf": true, "substring": true, "lowerAscii": true, "upperAscii": true,
+	"orValue": true, "hasValue": true, "value": true,
+}
+
+// expressions refuses expressions of tenants that may take much time or memory.
+func expressions(o *unstructured.Unstructured) string {
+	var all []string
+	for list, fields := range map[string][]string{"dependsOn": {"readyExpr"}, "healthCheckExprs": {"current", "inProgress", "failed"}} {
+		for _, item := range each(o, "spec", list) {
+			for _, field := range fields {
+				if text, ok := item[field].(string); ok {
+					all = append(all, text)
+				}
+			}
+		}
+	}
+	for _, text := range all {
+		if !isFlux(o) {
+			break
+		}
+		if utf8.RuneCountInString(text) > 1024 || strings.Contains(text, "//") {
+			return "the expression is long or has a comment"
+		}
+		macros := 0
+		parts := strings.Split(text, "(")
+		for _, before := range parts[:len(parts)-1] {
+			name := strings.TrimRight(before, " \t\n\f\r")
+			name = name[strings.LastIndexFunc(name, func(c rune) bool {
+				return c > unicode.MaxASCII || c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c)
+			})+1:]
+			switch name {
+			case "all", "exists", "exists_one", "filter":
+				macros++
+			}
+			if name != "" && !called[name] {
+				return "the expression calls " + name
+			}
+		}
+		if macros > 2 {
+			return "the expression has many loops"
+		}
 	}
 	return ""
 }

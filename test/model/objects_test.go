@@ -2,6 +2,7 @@ package model
 
 import (
 	"math/rand/v2"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -81,7 +82,8 @@ var templates = []template{
 	{"{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x}, spec: {interval: 10m, prune: true, serviceAccountName: dev-team, sourceRef: {kind: GitRepository, name: shop}}}", []change{
 		oneOf(at("spec", "serviceAccountName"), append([]any{nil, ""}, accounts...)...), oneOf(at("spec", "interval"), durationsOf...), oneOf(at("spec", "retryInterval"), durationsOf...),
 		oneOf(at("spec", "timeout"), durationsOf...), oneOf(at("spec", "wait"), true, false), oneOf(at("spec", "sourceRef", "namespace"), namespaces...), oneOf(at("spec", "sourceRef", "kind"), "GitRepository", "OCIRepository", "Bucket"),
-		oneOf(at("spec", "dependsOn"), []any{map[string]any{"name": "a"}}, []any{map[string]any{"name": "a", "namespace": foreign}}, []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "namespace": profiled}}),
+		oneOf(at("spec", "dependsOn"), []any{map[string]any{"name": "a"}}, []any{map[string]any{"name": "a", "namespace": foreign}}, []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "namespace": profiled}}, dependency),
+		oneOf(at("spec", "healthCheckExprs"), healthCheck),
 		oneOf(at("spec", "kubeConfig"), map[string]any{"secretRef": map[string]any{"name": "remote"}}, map[string]any{"secretRef": map[string]any{"name": "other"}}, map[string]any{"configMapRef": map[string]any{"name": "remote"}}),
 		oneOf(at("spec", "decryption"), map[string]any{"provider": "sops"}, map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "age"}}),
 		oneOf(at("spec", "targetNamespace"), namespaces[:4]...), shard,
@@ -91,7 +93,7 @@ var templates = []template{
 		oneOf(at("spec", "chart", "spec", "sourceRef", "kind"), "HelmRepository", "GitRepository", "Bucket"), oneOf(at("spec", "chart", "spec", "sourceRef", "namespace"), namespaces...), oneOf(at("spec", "chart", "spec", "interval"), durationsOf...),
 		oneOf(at("spec", "install"), map[string]any{"timeout": "16m"}, map[string]any{"timeout": "5m"}), oneOf(at("spec", "upgrade"), map[string]any{"timeout": "1h"}, map[string]any{"timeout": "5m"}),
 		oneOf(at("spec", "kubeConfig"), map[string]any{"secretRef": map[string]any{"name": "remote"}}, map[string]any{"secretRef": map[string]any{"name": "other"}}),
-		oneOf(at("spec", "dependsOn"), []any{map[string]any{"name": "a", "namespace": foreign}}, []any{map[string]any{"name": "a"}}), oneOf(at("spec", "storageNamespace"), namespaces[:4]...), shard,
+		oneOf(at("spec", "dependsOn"), []any{map[string]any{"name": "a", "namespace": foreign}}, []any{map[string]any{"name": "a"}}, dependency), oneOf(at("spec", "storageNamespace"), namespaces[:4]...), shard,
 	}},
 	{"{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: x}, spec: {interval: 10m, serviceAccountName: preview, chartRef: {kind: OCIRepository, name: app}}}", []change{
 		oneOf(at("spec", "chartRef", "namespace"), namespaces...), oneOf(at("spec", "chartRef", "kind"), "OCIRepository", "HelmChart"),
@@ -170,6 +172,35 @@ func address(random *rand.Rand) any {
 		made += "/" + pick("acme", "acme", "acme", "shop", "charts", "other", "..", ".", "%2e%2e", "%2F", "", "ACME", "a%20b", "shop.git", "*", "~", "a;b", "acme%2fshop")
 	}
 	return made + pick("", "", "", "", "/", "?x=1", "?", "#x", "#", "?/../../other", "\\x")
+}
+
+// expression joins parts of expressions at random, some of which call what they must not.
+func expression(random *rand.Rand) string {
+	parts := []string{
+		"dep.x == 'a'", "size(dep.x) > 1", "has ( dep.y )", "dep.x in ( ['a'] )", "dep.x.all(e, e == 1)", "dep.x.filter\n(e, e.z).exists(f, f)", "dep.x.map(a, a) == []",
+		"dep.x.mapped", "dep.x.replace('a', 'b') == ''", "dep.all == 1", "'map(' == dep.x", "'https://x' == ''", "\"ä(\" == ''", "dep.x.exists_one(e, true)", "dep.x.orValue(1) == 1",
+		"dep.split('a').last() == ''", "string(dep.x).matches('^a$')", "cel.bind(x, 1, x) == 1", "dep.x.\t\f map\r(a, a) == []", "_in(1)", "dep.x.sizes(1)", "true",
+	}
+	made := parts[random.IntN(len(parts))]
+	for range random.IntN(3) {
+		made += " && " + parts[random.IntN(len(parts))]
+	}
+	if random.IntN(10) == 0 {
+		made += strings.Repeat(" ", random.IntN(1100))
+	}
+	return made
+}
+
+func dependency(random *rand.Rand) any {
+	return []any{map[string]any{"name": "a", "readyExpr": expression(random)}}
+}
+
+func healthCheck(random *rand.Rand) any {
+	check := map[string]any{"apiVersion": "v1", "kind": "Service", "current": expression(random)}
+	if field := []string{"current", "inProgress", "failed"}[random.IntN(3)]; random.IntN(2) == 0 {
+		check[field] = expression(random)
+	}
+	return []any{check}
 }
 
 func subject(kind, name string) []any {
