@@ -212,9 +212,9 @@ func (h *helmFaults) interrupt(writes int, args ...string) (served int, killed b
 func (h *helmFaults) installs() {
 	const inUse = "cannot reuse a name that is still in use"
 	recorded := 0
-	for _, writes := range []int{0, 2, 10, 40, 90} {
+	for _, writes := range []int{0, 4, 15, 40, 70} {
 		if _, killed := h.interrupt(writes, h.install()...); !killed {
-			h.t.Fatalf("an installation has fewer than %d writes", writes)
+			h.t.Fatalf("an installation has no more than %d writes", writes)
 		}
 		if out, err := h.command(h.t.Context(), h.Kubeconfig, "status", "tenure", "--namespace=flux-system").CombinedOutput(); err != nil {
 			h.t.Logf("after %d writes helm knows no release: %s", writes, strings.TrimSpace(string(out)))
@@ -275,9 +275,9 @@ func (h *helmFaults) takesOver() {
 // are in force all the time.
 func (h *helmFaults) upgrades() {
 	calm := h.attacked("the upgrades that end")
-	for _, writes := range []int{1, h.writes / 4, h.writes / 2, h.writes * 3 / 4} {
+	for _, writes := range []int{1, h.writes / 3, h.writes * 2 / 3} {
 		if _, killed := h.interrupt(writes, h.upgrade(h.later, atMost)...); !killed {
-			h.t.Fatalf("an upgrade has fewer than %d writes", writes)
+			h.t.Fatalf("an upgrade has no more than %d writes", writes)
 		}
 		h.refusesAttack()
 		h.refuses("another operation (install/upgrade/rollback) is in progress", h.upgrade(h.later, atMost)...)
