@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -369,8 +370,11 @@ func (r run) attacked(while string) (calm func()) {
 	}()
 	go func() {
 		refused <- longestRefusal(ctx, func() error {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-apps", Name: "probe"}}
-			return alice.Create(t.Context(), object, client.DryRunAll)
+			// The API server calls a webhook for the namespace.
+			return errors.Join(
+				alice.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-apps", Name: "probe"}}, client.DryRunAll),
+				alice.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-probe"}}, client.DryRunAll),
+			)
 		})
 	}()
 	return func() {

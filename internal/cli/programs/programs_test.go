@@ -83,6 +83,22 @@ func pack(t *testing.T, kind byte, names ...string) []byte {
 	return packed.Bytes()
 }
 
+// wide returns an archive whose compression needs twice the allowed memory.
+func wide(t *testing.T) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	compressor, err := zstd.NewWriter(&packed, zstd.WithWindowSize(2*maxWindow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = compressor.Write([]byte("text"))
+	// Without the flush, the size is known and no window is necessary.
+	if err := errors.Join(err, compressor.Flush(), compressor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
 // sum writes the checksums.
 func (p *published) sum() {
 	var sums strings.Builder
@@ -242,6 +258,8 @@ func TestRefused(t *testing.T) {
 			p.sign()
 		}, true, "several archives"},
 		{"a file outside of the folder", func(p *published, _ *Flags) { p.files[ours] = pack(p.t, tar.TypeReg, "../x"); p.sum(); p.sign() }, false, `"../x" is no program`},
+		{"an archive in another format", func(p *published, _ *Flags) { p.files[ours] = []byte("no archive"); p.sum(); p.sign() }, false, "cannot unpack the programs"},
+		{"an archive that needs too much memory", func(p *published, _ *Flags) { p.files[ours] = wide(p.t); p.sum(); p.sign() }, false, "window size exceeded"},
 		{"a link", func(p *published, _ *Flags) { p.files[ours] = pack(p.t, tar.TypeSymlink, "tenure"); p.sum(); p.sign() }, false, `"tenure" is no program`},
 		{"checksums without an end", func(p *published, _ *Flags) { p.files[sumsFile] = bytes.Repeat([]byte("x"), maxSums+1) }, true, "has more than"},
 		{"no TLS", func(_ *published, f *Flags) { f.from = "http://releases.example.com/v1" }, false, "has to begin with https://"},
