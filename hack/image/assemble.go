@@ -150,7 +150,8 @@ func archiveOf(files []file, modified time.Time) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// denseWindow is how far back zstd looks for text that repeats, in bytes. Reading needs as much memory.
+// denseWindow is how far back zstd looks for text that repeats, in bytes. Reading needs as much memory:
+// internal/cli/programs allows no more.
 const denseWindow = 64 << 20
 
 // denseArchiveOf packs files of root into an archive that is compressed with zstd, which makes
