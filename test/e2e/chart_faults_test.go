@@ -23,8 +23,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects of Capsule, as its chart installs them.
 const (
+	// notReady is what helm says of an upgrade whose Pods do not become ready.
+	notReady = "Deployment/flux-system/tenure-manager not ready"
+	// Objects of Capsule, as its chart installs them.
 	capsuleWebhooks = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: capsule-validating-webhook-configuration}
@@ -65,9 +67,11 @@ func TestChartFaults(t *testing.T) {
 			h.refusesAttack()
 			h.capsuleIsThere()
 		}},
+		{"the API server restarts", h.restarts},
 		{"Pods of an upgrade do not start", h.doesNotStart},
 		{"Capsule's kinds are taken over while Capsule is there", h.takesOver},
 		{"an upgrade ends at each step, and again, under attack", h.upgrades},
+		{"the cluster is lost, and restored from a backup", h.restores},
 	}.run(t)
 }
 
@@ -243,12 +247,24 @@ func (h *helmFaults) holds() {
 	h.refusesAttack()
 }
 
+// restarts kills the API server. The manager makes the next Tenant.
+func (h *helmFaults) restarts() {
+	kill(h.t, h.Dir, "kube-apiserver")
+	testwait.For(h.t, "the API server to answer", patience, func() (bool, string) {
+		out, err := kubectl(h.t, h.Cluster, "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: next}, spec: {owners: [{kind: User, name: ann}], namespaces: {create: [next-apps]}}}", "apply", "-f", "-")
+		return err == nil, out
+	})
+	h.kubectl("", "wait", "tenants.tenure.dev/next", "--for=condition=Ready", atMost)
+	h.kubectl("", "-n", "flux-system", "rollout", "status", "deployment/tenure-manager", atMost)
+	h.holds()
+}
+
 // doesNotStart upgrades to an image that no node can pull. The local cluster pulls no images: that no
 // new Pod finds a node has the same effect, a Pod that does not become ready.
 func (h *helmFaults) doesNotStart() {
 	node := h.kubectl("", "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
 	h.kubectl("", "cordon", node)
-	h.refuses("tenure-manager", h.upgrade(chartFolder(h.t), "--set=image.repository=registry.example.com/none/tenure-server", "--set=image.tag=none", "--timeout=20s")...)
+	h.refuses(notReady, h.upgrade(chartFolder(h.t), "--set=image.repository=registry.example.com/none/tenure-server", "--set=image.tag=none", "--timeout=20s")...)
 	h.holds()
 	h.succeeds("rollback", "tenure", "--namespace=flux-system", "--wait", atMost)
 	h.kubectl("", "uncordon", node)
@@ -258,7 +274,7 @@ func (h *helmFaults) doesNotStart() {
 // takesOver enables the layer for Capsule, and lets helm take over the kinds, while Capsule is there.
 // The new manager says so and does not become ready.
 func (h *helmFaults) takesOver() {
-	h.refuses("tenure-manager", h.upgrade(chartFolder(h.t), "--set=capsule.enabled=true", "--take-ownership", "--force-conflicts", "--timeout=30s")...)
+	h.refuses(notReady, h.upgrade(chartFolder(h.t), "--set=capsule.enabled=true", "--take-ownership", "--force-conflicts", "--timeout=30s")...)
 	testwait.For(h.t, "the new manager to say why it does not run", patience, func() (bool, string) {
 		logs := h.kubectl("", "-n", "flux-system", "logs", "-l", "app=tenure-manager", "--tail=-1", "--prefix")
 		return strings.Contains(logs, "Capsule itself is in this cluster"), logs
@@ -289,4 +305,52 @@ func (h *helmFaults) upgrades() {
 		h.t.Errorf("after the upgrade the manager has the version %q", got)
 	}
 	h.holds()
+}
+
+// restores makes a new cluster from a backup, with the commands of docs/how-to/operate.md. The
+// TenancyProfile is there already, and the other objects have the status and the finalizers of the lost
+// cluster.
+func (h *helmFaults) restores() {
+	h.kubectl("{apiVersion: tenure.dev/v1alpha1, kind: SourceGrant, metadata: {name: common, namespace: default}, spec: {to: [{kind: GitRepository, name: common}], from: [{tenant: team}]}}", "apply", "-f", "-")
+	h.kubectl("", "patch", "tenancyprofile/default", "--type=merge", "-p", `{"spec":{"tenants":{"sources":{"git":["https://git.example.com/acme/*"]}}}}`)
+	h.operates("kubectl get tenants.tenure.dev,tenancyprofiles,sourcegrants")
+	fresh := &helmFaults{run: run{t: h.t, Cluster: testcluster.Start(h.t, localcluster.Options{})}, home: h.home}
+	fresh.prepares()
+	fresh.succeeds(fresh.install()...)
+	fresh.operates("kubectl apply --server-side --force-conflicts -f tenure-backup.yaml")
+	fresh.kubectl("", "wait", "tenants.tenure.dev/team", "--for=condition=Ready", atMost)
+	fresh.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
+	testwait.For(h.t, "the address of the restored profile to be accepted", patience, func() (bool, string) {
+		out, err := kubectl(h.t, fresh.Cluster, chartSource, "apply", "-f", "-", "--as=alice", "--dry-run=server")
+		return err == nil, out
+	})
+	fresh.refusesAttack()
+	if got := fresh.field("default", "sourcegrant/common", ".spec.from[0].tenant"); got != "team" {
+		h.t.Errorf("the restored grant is for %q", got)
+	}
+}
+
+// operates runs the command of docs/how-to/operate.md that begins with the words.
+func (h *helmFaults) operates(begins string) {
+	h.t.Helper()
+	content, err := os.ReadFile(filepath.Join(sourcesOf(h.t), "docs", "how-to", "operate.md"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, command := range commandsIn(string(content)) {
+		if !strings.HasPrefix(command, begins) {
+			continue
+		}
+		cmd := exec.CommandContext(h.t.Context(), "bash", "-o", "pipefail", "-c", command)
+		cmd.Dir, cmd.Env = h.home, []string{"HOME=" + h.home, "KUBECONFIG=" + h.Kubeconfig, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			h.t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return
+	}
+	h.t.Fatalf("operate.md has no command that begins with %q", begins)
 }
