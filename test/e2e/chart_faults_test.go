@@ -247,7 +247,8 @@ func (h *helmFaults) holds() {
 	h.refusesAttack()
 }
 
-// restarts kills the API server. The manager makes the next Tenant.
+// restarts kills the API server. The manager makes the next Tenant, once the API server has found the
+// kind TenancyProfile, for which it looks every 30 s.
 func (h *helmFaults) restarts() {
 	kill(h.t, h.Dir, "kube-apiserver")
 	testwait.For(h.t, "the API server to answer", patience, func() (bool, string) {
@@ -300,11 +301,11 @@ func (h *helmFaults) upgrades() {
 		h.succeeds("rollback", "tenure", "--namespace=flux-system", "--wait", atMost)
 	}
 	h.succeeds(h.upgrade(h.later, atMost)...)
-	calm()
 	if got := h.field("flux-system", "deployment/tenure-manager", `.metadata.labels.app\.kubernetes\.io/version`); got != "later" {
 		h.t.Errorf("after the upgrade the manager has the version %q", got)
 	}
-	h.holds()
+	h.holds() // the API server has read the later rules
+	calm()
 }
 
 // restores makes a new cluster from a backup, with the commands of docs/how-to/operate.md. The

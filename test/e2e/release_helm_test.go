@@ -392,16 +392,21 @@ func (r run) attacked(while string) (calm func()) {
 }
 
 // admittedAttack repeats an attack until the context ends, and returns what went wrong: the first
-// attempt that was admitted, or too few attempts.
+// attempt that was admitted, or too few that a rule refused.
 func admittedAttack(ctx context.Context, attack func() error) string {
-	attempts := 0
-	for ctx.Err() == nil {
-		if attempts++; attack() == nil {
-			return fmt.Sprintf("attack %d was admitted", attempts)
+	refused, other := 0, error(nil)
+	for attempt := 1; ctx.Err() == nil; attempt++ {
+		switch err := attack(); {
+		case err == nil:
+			return fmt.Sprintf("attack %d was admitted", attempt)
+		case strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+			refused++
+		default:
+			other = err
 		}
 	}
-	if attempts < 10 {
-		return fmt.Sprintf("there were only %d attacks", attempts)
+	if refused < 10 {
+		return fmt.Sprintf("the rules refused only %d attacks; another error: %v", refused, other)
 	}
 	return ""
 }
