@@ -24,6 +24,9 @@ const (
 	sumsFile = "SHA256SUMS"
 	// programsName begins the names of the archives of the local cluster's programs.
 	programsName = "tenure-programs"
+	// gzipped and dense end the names of archives: of tenure, which package managers unpack, and of
+	// the local cluster's programs.
+	gzipped, dense = ".tar.gz", ".tar.zst"
 )
 
 // system is an operating system and an architecture.
@@ -51,9 +54,9 @@ func readSystems(names []string) ([]system, error) {
 	return found, nil
 }
 
-// archiveName returns the file name of an archive.
+// archiveName returns the file name of an archive, without [gzipped] or [dense].
 func (s *source) archiveName(name string, on system) string {
-	return fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, s.chartVersion(), on.os, on.arch)
+	return fmt.Sprintf("%s_%s_%s_%s", name, s.chartVersion(), on.os, on.arch)
 }
 
 // archives builds the program tenure for each system into a folder, and writes the checksums of all
@@ -91,7 +94,7 @@ func (s *source) archives(ctx context.Context, dir string, key *signer, log io.W
 		if err != nil {
 			return fmt.Errorf("cannot pack %s for %s/%s: %w", cli.program, on.os, on.arch, err)
 		}
-		if err := publish(filepath.Join(dir, s.archiveName(cli.program, on)), packed); err != nil {
+		if err := publish(filepath.Join(dir, s.archiveName(cli.program, on)+gzipped), packed); err != nil {
 			return err
 		}
 	}
@@ -121,9 +124,13 @@ func (s *source) compiled(ctx context.Context, on system, log io.Writer) ([]byte
 // checksums writes the checksums of all archives of this version in a folder, also of those that
 // another machine has built, their signature, and the files for package managers.
 func (s *source) checksums(dir string, key *signer) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*_"+s.chartVersion()+"_*.tar.gz"))
-	if err != nil {
-		return fmt.Errorf("cannot list the archives: %w", err)
+	var names []string
+	for _, suffix := range []string{gzipped, dense} {
+		found, err := filepath.Glob(filepath.Join(dir, "*_"+s.chartVersion()+"_*"+suffix))
+		if err != nil {
+			return fmt.Errorf("cannot list the archives: %w", err)
+		}
+		names = append(names, found...)
 	}
 	sums := map[string]string{}
 	var list strings.Builder
@@ -139,14 +146,18 @@ func (s *source) checksums(dir string, key *signer) error {
 	}
 	files := map[string][]byte{sumsFile: []byte(list.String())}
 	for name, from := range map[string]string{"tenure.yaml": krewTemplate, "tenure.rb": formulaTemplate} {
-		if files[name], err = s.packageFile(from, sums); err != nil {
+		content, err := s.packageFile(from, sums)
+		if err != nil {
 			return err
 		}
+		files[name] = content
 	}
 	if key != nil {
-		if files[sumsFile+".sig"], files[sumsFile+".sigstore.json"], err = key.signFile([]byte(list.String())); err != nil {
+		signature, bundle, err := key.signFile([]byte(list.String()))
+		if err != nil {
 			return err
 		}
+		files[sumsFile+".sig"], files[sumsFile+".sigstore.json"] = signature, bundle
 	}
 	for name, content := range files {
 		if err := publish(filepath.Join(dir, name), content); err != nil {
@@ -202,14 +213,14 @@ func (s *source) packPrograms(ctx context.Context, bin, dir string) (string, err
 	if err != nil {
 		return "", err
 	}
-	packed, err := archiveOf(append(files, file{name: noticesFile, mode: 0o644, content: texts}), s.created)
+	packed, err := denseArchiveOf(append(files, file{name: noticesFile, mode: 0o644, content: texts}), s.created)
 	if err != nil {
 		return "", fmt.Errorf("cannot pack the programs: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be published
 		return "", fmt.Errorf("cannot make the folder of the archives: %w", err)
 	}
-	name := filepath.Join(dir, s.archiveName(programsName, system{runtime.GOOS, runtime.GOARCH}))
+	name := filepath.Join(dir, s.archiveName(programsName, system{runtime.GOOS, runtime.GOARCH})+dense)
 	return name, publish(name, packed)
 }
 

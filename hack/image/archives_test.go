@@ -68,7 +68,7 @@ func TestArchives(t *testing.T) {
 	}
 	want := []string{
 		"SHA256SUMS", "SHA256SUMS.sig", "SHA256SUMS.sigstore.json",
-		"tenure-programs_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz", "tenure.rb", "tenure.yaml",
+		"tenure-programs_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.zst", "tenure.rb", "tenure.yaml",
 		"tenure_0.1.0_darwin_amd64.tar.gz", "tenure_0.1.0_darwin_arm64.tar.gz", "tenure_0.1.0_linux_amd64.tar.gz", "tenure_0.1.0_linux_arm64.tar.gz",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(first))); diff != "" {
@@ -76,7 +76,7 @@ func TestArchives(t *testing.T) {
 	}
 	var sums strings.Builder
 	for _, name := range want {
-		if strings.HasSuffix(name, ".tar.gz") {
+		if strings.HasPrefix(name, "tenure_") || strings.HasPrefix(name, "tenure-programs_") {
 			digest := sha256.Sum256([]byte(first[name]))
 			sums.WriteString(hex.EncodeToString(digest[:]) + "  " + name + "\n")
 		}

@@ -84,7 +84,7 @@ func (s *source) packageFile(from string, sums map[string]string) ([]byte, error
 		Systems                        []packagedSystem
 	}{Version: s.version, Number: s.chartVersion(), Home: sourceURL, Licence: licence}
 	for _, on := range s.systems {
-		name := s.archiveName("tenure", on)
+		name := s.archiveName("tenure", on) + gzipped
 		if sums[name] == "" {
 			return nil, fmt.Errorf("cannot write the file for package managers: there is no %s", name)
 		}

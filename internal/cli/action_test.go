@@ -53,7 +53,7 @@ func releases(t *testing.T, damaged bool) string {
 		}
 	}
 	name := fmt.Sprintf("tenure_1.2.3_%s_%s.tar.gz", runtime.GOOS, runtime.GOARCH)
-	sums := fmt.Sprintf("%x  tenure-programs_1.2.3_linux_amd64.tar.gz\n%x  %s\n", sha256.Sum256(nil), sha256.Sum256(packed.Bytes()), name)
+	sums := fmt.Sprintf("%x  tenure-programs_1.2.3_linux_amd64.tar.zst\n%x  %s\n", sha256.Sum256(nil), sha256.Sum256(packed.Bytes()), name)
 	if damaged {
 		packed.WriteByte('x')
 	}

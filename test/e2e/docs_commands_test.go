@@ -34,7 +34,8 @@ func documentedCommands() []documentedCommand {
 	return []documentedCommand{
 		{begins: "tenure get tenants", at: onCluster},
 		{begins: "tenure get all -A", at: onCluster},
-		{begins: "kubectl get tenants,tenancyprofiles,sourcegrants -A -o yaml >", at: onCluster},
+		{begins: "kubectl get tenants.tenure.dev,tenancyprofiles,sourcegrants -A -o yaml |", at: elsewhere, elsewhere: "TestChartFaults"},
+		{begins: "kubectl apply --server-side --force-conflicts -f tenure-backup.yaml", at: elsewhere, elsewhere: "TestChartFaults"},
 		{begins: "kubectl get tenants", at: onCluster},
 		{begins: "kubectl get tenant dev-team -o jsonpath=", at: onCluster},
 		{begins: "kubectl get sourcegrants -A", at: onCluster},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,29 +180,7 @@ func (s *helmScript) upgrades() {
 // without a pause.
 func (s *helmScript) rollsBack() {
 	t := s.t
-	ctx, cancel := context.WithCancel(t.Context())
-	admitted, refused := make(chan string, 1), make(chan time.Duration, 1)
-	config := rest.CopyConfig(s.REST)
-	config.Impersonate.UserName = "alice"
-	config.QPS = -1
-	alice, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	attack, err := flux.ReadObjects([]byte(chartAttack))
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		admitted <- admittedAttack(ctx, func() error { return alice.Create(ctx, attack[0].DeepCopy(), client.DryRunAll) })
-	}()
-	go func() {
-		refused <- longestRefusal(ctx, func() error {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-apps", Name: "probe"}}
-			return alice.Create(t.Context(), object, client.DryRunAll)
-		})
-	}()
-
+	calm := s.attacked("the rollback and the next upgrade")
 	s.admin.pull(t, s.programs, earlierVersion)
 	s.admin.succeeds(laterVersion, "helm rollback")
 	if got := s.profileDescription(); !strings.HasPrefix(got, earlierDescription) {
@@ -212,15 +191,7 @@ func (s *helmScript) rollsBack() {
 	}
 	s.kubectl("", "wait", "tenants.tenure.dev/team", "--for=condition=Ready", atMost)
 	s.upgrades()
-	cancel()
-	if got := <-admitted; got != "" {
-		t.Errorf("during the rollback: %s", got)
-	}
-	longest := <-refused
-	t.Logf("during the rollback and the next upgrade, the owner was refused for %.1fs", longest.Seconds())
-	if longest > maxRefusal {
-		t.Errorf("the owner was refused for %s, want at most %s", longest, maxRefusal)
-	}
+	calm()
 }
 
 // removesChart uninstalls the chart, first with `tenure uninstall`, which says the way out. The
@@ -376,17 +347,66 @@ func (a admin) checked(failures ...string) {
 	}
 }
 
-// admittedAttack repeats an attack until the context ends, and returns what went wrong: the first
-// attempt that was admitted, or too few attempts.
-func admittedAttack(ctx context.Context, attack func() error) string {
-	attempts := 0
-	for ctx.Err() == nil {
-		if attempts++; attack() == nil {
-			return fmt.Sprintf("attack %d was admitted", attempts)
+// attacked lets the owner of the Tenant team attack without a pause, and do what it may. The result
+// ends this, and checks that no attack was admitted and that nothing else was refused for long.
+func (r run) attacked(while string) (calm func()) {
+	t := r.t
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	admitted, refused := make(chan string, 1), make(chan time.Duration, 1)
+	config := rest.CopyConfig(r.REST)
+	config.Impersonate.UserName = "alice"
+	config.QPS = -1
+	alice, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attack, err := flux.ReadObjects([]byte(chartAttack))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		admitted <- admittedAttack(ctx, func() error { return alice.Create(ctx, attack[0].DeepCopy(), client.DryRunAll) })
+	}()
+	go func() {
+		refused <- longestRefusal(ctx, func() error {
+			// The API server calls a webhook for the namespace.
+			return errors.Join(
+				alice.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-apps", Name: "probe"}}, client.DryRunAll),
+				alice.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-probe"}}, client.DryRunAll),
+			)
+		})
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if got := <-admitted; got != "" {
+			t.Errorf("during %s: %s", while, got)
+		}
+		longest := <-refused
+		t.Logf("during %s, the owner was refused for %.1fs", while, longest.Seconds())
+		if longest > maxRefusal {
+			t.Errorf("the owner was refused for %s, want at most %s", longest, maxRefusal)
 		}
 	}
-	if attempts < 10 {
-		return fmt.Sprintf("there were only %d attacks", attempts)
+}
+
+// admittedAttack repeats an attack until the context ends, and returns what went wrong: the first
+// attempt that was admitted, or too few that a rule refused.
+func admittedAttack(ctx context.Context, attack func() error) string {
+	refused, other := 0, error(nil)
+	for attempt := 1; ctx.Err() == nil; attempt++ {
+		switch err := attack(); {
+		case err == nil:
+			return fmt.Sprintf("attack %d was admitted", attempt)
+		case strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+			refused++
+		default:
+			other = err
+		}
+	}
+	if refused < 10 {
+		return fmt.Sprintf("the rules refused only %d attacks; another error: %v", refused, other)
 	}
 	return ""
 }

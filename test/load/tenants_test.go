@@ -57,9 +57,12 @@ const (
 // BenchmarkTenants measures a manager that runs as in a cluster, from the first of many
 // applied Tenants until each Tenant has its three namespaces with all their objects:
 // seconds, writes for each wanted object, and the processor time and memory of the manager.
-// After the smallest number of Tenants, the cluster is idle for a minute, in which the API
-// server may receive no writes except for Leases and nodes, and the manager's processor time and
-// memory are measured as well. The slope is the time for each
+// After the smallest number of Tenants, a proxy starts and the cluster is idle for a minute, in which
+// the API server may receive no writes except for Leases and nodes, and the processor time and the
+// memory of the manager and the proxy are measured as well. Memory is the resident memory, which
+// counts the pages of the program's file, too: the kernel shares these between processes, and drops
+// them first. Go-MB is without them, as Go has it from the system. The figures with "empty" are of a
+// manager without Tenants. The slope is the time for each
 // Tenant, divided by the time for each Tenant of the smallest number in the same run. The
 // number of Tenants is in the name of the benchmark: -bench BenchmarkTenants/tenants=100$
 // is quick, and has no slope.
@@ -99,6 +102,10 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 	m := startManager(b, fast)
 	defer m.stop()
 	before := m.samples()
+	if idle {
+		b.ReportMetric(before.memory, "empty-MB(max=50)")
+		b.ReportMetric(before.goMemory, "empty-Go-MB(max=50)")
+	}
 	began := time.Now()
 	all := awaitAll(b, fast, size)
 	applyTenants(b, fast, size)
@@ -127,13 +134,23 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 	b.ReportMetric(used.cpu, "cpu-s")
 	b.ReportMetric(peak, "MB(max=150)")
 	if idle {
-		before := m.samples()
+		proxy := startProxy(b, fast)
+		defer proxy.stop()
+		awaitQuiet(b, fast)
+		before, proxyBefore := m.samples(), proxy.samples()
 		b.ReportMetric(idleWrites(b, fast), "idle-writes(max=0)")
-		after := m.samples()
-		b.ReportMetric(1000*after.since(before).cpu/quiet.Seconds(), "idle-millicores(max=5)")
-		b.ReportMetric(after.memory, "idle-MB(max=50)")
+		reportIdle(b, "idle", m.samples().since(before))
+		reportIdle(b, "proxy-idle", proxy.samples().since(proxyBefore))
 	}
 	return took
+}
+
+// reportIdle reports the processor time and the memory of a process after an idle minute.
+func reportIdle(b *testing.B, name string, used usage) {
+	b.Helper()
+	b.ReportMetric(1000*used.cpu/quiet.Seconds(), name+"-millicores(max=5)")
+	b.ReportMetric(used.memory, name+"-MB(max=50)")
+	b.ReportMetric(used.goMemory, name+"-Go-MB(max=50)")
 }
 
 // prepareManager installs the CRDs of Flux, the rules and the objects that the manager
@@ -142,7 +159,7 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 func prepareManager(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	counts := corev1.ResourceList{}
-	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(posture), config.Policies()} {
+	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), config.Proxy(), []byte(posture), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			b.Fatal(err)
@@ -177,7 +194,7 @@ func prepareManager(b *testing.B, restConfig *rest.Config) {
 	}
 }
 
-// process is a running manager.
+// process is a running manager or proxy.
 type process struct {
 	b       *testing.B
 	cmd     *exec.Cmd
@@ -189,9 +206,23 @@ type process struct {
 // filled its caches and holds the Lease.
 func startManager(b *testing.B, restConfig *rest.Config) *process {
 	b.Helper()
+	return startServer(b, restConfig, "tenure-manager", config.Manager(),
+		"manager", "--enable-leader-election", "--log-level=error", "--webhook-addr=127.0.0.1:"+freePort(b))
+}
+
+// startProxy runs the proxy as its service account, and returns when it has filled its caches.
+func startProxy(b *testing.B, restConfig *rest.Config) *process {
+	b.Helper()
+	return startServer(b, restConfig, "tenure-proxy", config.Proxy(), "proxy", "--listen=127.0.0.1:"+freePort(b), "--tls-dir="+b.TempDir())
+}
+
+// startServer runs tenure-server as a service account, with the memory limit of the Deployment in
+// the manifests, and returns when it is ready.
+func startServer(b *testing.B, restConfig *rest.Config, account string, manifests []byte, args ...string) *process {
+	b.Helper()
 	dir := b.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	writeAccount(b, restConfig, kubeconfig)
+	writeAccount(b, restConfig, account, kubeconfig)
 	health, metrics := freePort(b), freePort(b)
 	p := &process{b: b, log: filepath.Join(dir, "log"), metrics: "http://127.0.0.1:" + metrics + "/metrics"}
 	log, err := os.Create(p.log)
@@ -199,14 +230,13 @@ func startManager(b *testing.B, restConfig *rest.Config) *process {
 		b.Fatal(err)
 	}
 	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(binDir(b), "tenure-server"), "manager", "--enable-leader-election", "--log-level=error",
-		"--health-addr=127.0.0.1:"+health, "--metrics-addr=127.0.0.1:"+metrics, "--webhook-addr=127.0.0.1:"+freePort(b))
-	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE=flux-system", "GOMEMLIMIT="+memoryLimit(b))
+	p.cmd = exec.Command(filepath.Join(binDir(b), "tenure-server"), append(args, "--health-addr=127.0.0.1:"+health, "--metrics-addr=127.0.0.1:"+metrics)...)
+	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE=flux-system", "GOMEMLIMIT="+memoryLimit(b, manifests))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	testwait.For(b, "the manager to be ready", time.Minute, func() (bool, string) {
+	testwait.For(b, account+" to be ready", time.Minute, func() (bool, string) {
 		response, err := http.Get("http://127.0.0.1:" + health + "/readyz")
 		if err != nil {
 			return false, err.Error()
@@ -217,10 +247,10 @@ func startManager(b *testing.B, restConfig *rest.Config) *process {
 	return p
 }
 
-// memoryLimit returns the memory limit for Go's runtime in the manager's Deployment.
-func memoryLimit(b *testing.B) string {
+// memoryLimit returns the memory limit for Go's runtime in the Deployment of the manifests.
+func memoryLimit(b *testing.B, manifests []byte) string {
 	b.Helper()
-	objects, err := flux.ReadObjects(config.Manager())
+	objects, err := flux.ReadObjects(manifests)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -236,18 +266,18 @@ func memoryLimit(b *testing.B) string {
 			}
 		}
 	}
-	b.Fatal("the manager's Deployment has no limit of memory")
+	b.Fatal("the Deployment has no limit of memory")
 	return ""
 }
 
-// writeAccount writes a kubeconfig with a token of the manager's account.
-func writeAccount(b *testing.B, restConfig *rest.Config, file string) {
+// writeAccount writes a kubeconfig with a token of a service account in flux-system.
+func writeAccount(b *testing.B, restConfig *rest.Config, account, file string) {
 	b.Helper()
 	admin, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		b.Fatal(err)
 	}
-	token, err := admin.CoreV1().ServiceAccounts("flux-system").CreateToken(b.Context(), "tenure-manager", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := admin.CoreV1().ServiceAccounts("flux-system").CreateToken(b.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -316,12 +346,12 @@ func tenantUpdates(writes map[string]float64) float64 {
 	return sum
 }
 
-// usage holds the manager's own metrics: writes other than updates, seconds of processor
-// time, and megabytes of memory.
-type usage struct{ writes, cpu, memory float64 }
+// usage holds the own metrics of a process: writes other than updates, seconds of processor
+// time, and megabytes of resident memory and of memory that Go has from the system.
+type usage struct{ writes, cpu, memory, goMemory float64 }
 
 func (s usage) since(before usage) usage {
-	return usage{s.writes - before.writes, s.cpu - before.cpu, s.memory}
+	return usage{s.writes - before.writes, s.cpu - before.cpu, s.memory, s.goMemory}
 }
 
 func (p *process) samples() usage {
@@ -345,6 +375,10 @@ func (p *process) samples() usage {
 			s.cpu = value
 		case name == "process_resident_memory_bytes":
 			s.memory = value / (1 << 20)
+		case name == "go_memstats_sys_bytes":
+			s.goMemory += value / (1 << 20)
+		case name == "go_memstats_heap_released_bytes":
+			s.goMemory -= value / (1 << 20)
 		}
 	})
 	return s

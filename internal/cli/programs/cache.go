@@ -2,7 +2,6 @@ package programs
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +9,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // The limits of an archive.
 const (
 	maxFiles    = 64
-	maxUnpacked = 4 << 30 // bytes of all files
+	maxUnpacked = 4 << 30  // bytes of all files
+	maxWindow   = 64 << 20 // bytes of memory to unpack
 )
 
 // fileName is the syntax of the names in an archive, of programs and licences: it has no folders.
@@ -89,10 +91,11 @@ func unpack(archive, dir string) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	plain, err := gzip.NewReader(file)
+	plain, err := zstd.NewReader(file, zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return err
 	}
+	defer plain.Close()
 	left := int64(maxUnpacked)
 	reader := tar.NewReader(plain)
 	for n := 0; ; n++ {

@@ -32,7 +32,7 @@ const (
 	prefix        = "tenure-programs_"
 )
 
-// The limits of downloads, in bytes. An archive has some 200 MB.
+// The limits of downloads, in bytes. An archive has some 140 MB.
 const (
 	maxSums      = 1 << 20
 	maxSignature = 1 << 12
@@ -241,7 +241,7 @@ func (a archive) fetch(ctx context.Context, name, digest string) (_ string, err 
 // this system. Programs of a release are those of the same version, so that an old archive cannot
 // take the place of the new one.
 func pick(sums []byte, name string, build release.Build) (archive, digest string, err error) {
-	suffix := "_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
+	suffix := "_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.zst"
 	if build.Released() {
 		suffix = strings.TrimPrefix(build.Version, "v") + suffix
 	}

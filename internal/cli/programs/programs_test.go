@@ -3,7 +3,6 @@ package programs
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -23,11 +22,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/tenure-dev/tenure/internal/release"
 )
 
 // The archive of the tests.
-var ours = "tenure-programs_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
+var ours = "tenure-programs_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.zst"
 
 // published is a folder as a release has it.
 type published struct {
@@ -46,8 +46,8 @@ func publish(t *testing.T) *published {
 	}
 	p := &published{t: t, key: key, files: map[string][]byte{
 		ours: pack(t, tar.TypeReg, "tenure-cluster", "tenure-server"),
-		"tenure-programs_0.1.0_plan9_amd64.tar.gz": []byte("for another system"),
-		"tenure_0.1.0_linux_amd64.tar.gz":          []byte("another program"),
+		"tenure-programs_0.1.0_plan9_amd64.tar.zst": []byte("for another system"),
+		"tenure_0.1.0_linux_amd64.tar.gz":           []byte("another program"),
 	}}
 	p.sum()
 	p.sign()
@@ -58,7 +58,10 @@ func publish(t *testing.T) *published {
 func pack(t *testing.T, kind byte, names ...string) []byte {
 	t.Helper()
 	var packed bytes.Buffer
-	compressor := gzip.NewWriter(&packed)
+	compressor, err := zstd.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	archive := tar.NewWriter(compressor)
 	for _, name := range names {
 		header := &tar.Header{Name: name, Typeflag: kind, Mode: 0o755, Size: int64(len(name))}
@@ -80,11 +83,27 @@ func pack(t *testing.T, kind byte, names ...string) []byte {
 	return packed.Bytes()
 }
 
+// wide returns an archive whose compression needs twice the allowed memory.
+func wide(t *testing.T) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	compressor, err := zstd.NewWriter(&packed, zstd.WithWindowSize(2*maxWindow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = compressor.Write([]byte("text"))
+	// Without the flush, the size is known and no window is necessary.
+	if err := errors.Join(err, compressor.Flush(), compressor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
 // sum writes the checksums.
 func (p *published) sum() {
 	var sums strings.Builder
 	for name, content := range p.files {
-		if strings.HasSuffix(name, ".tar.gz") {
+		if strings.HasPrefix(name, "tenure") {
 			digest := sha256.Sum256(content)
 			sums.WriteString(hex.EncodeToString(digest[:]) + "  " + name + "\n")
 		}
@@ -239,6 +258,8 @@ func TestRefused(t *testing.T) {
 			p.sign()
 		}, true, "several archives"},
 		{"a file outside of the folder", func(p *published, _ *Flags) { p.files[ours] = pack(p.t, tar.TypeReg, "../x"); p.sum(); p.sign() }, false, `"../x" is no program`},
+		{"an archive in another format", func(p *published, _ *Flags) { p.files[ours] = []byte("no archive"); p.sum(); p.sign() }, false, "cannot unpack the programs"},
+		{"an archive that needs too much memory", func(p *published, _ *Flags) { p.files[ours] = wide(p.t); p.sum(); p.sign() }, false, "window size exceeded"},
 		{"a link", func(p *published, _ *Flags) { p.files[ours] = pack(p.t, tar.TypeSymlink, "tenure"); p.sum(); p.sign() }, false, `"tenure" is no program`},
 		{"checksums without an end", func(p *published, _ *Flags) { p.files[sumsFile] = bytes.Repeat([]byte("x"), maxSums+1) }, true, "has more than"},
 		{"no TLS", func(_ *published, f *Flags) { f.from = "http://releases.example.com/v1" }, false, "has to begin with https://"},

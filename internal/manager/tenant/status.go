@@ -68,8 +68,13 @@ const (
 	ReasonNotComparable = "NotComparable"
 )
 
-// retryInterval is the retry interval for an operation that a person must allow first.
-const retryInterval = time.Minute
+const (
+	// retryInterval is the retry interval for an operation that a person must allow first.
+	retryInterval = time.Minute
+	// soonInterval is the retry interval in the first minute of a refusal: an API server that has just
+	// started, or has just got the rules, refuses requests until it has read all that it needs.
+	soonInterval = 5 * time.Second
+)
 
 // reconcileState is the state that the steps of a reconciliation collect.
 type reconcileState struct {
@@ -186,7 +191,7 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 		status.Size = int32(min(len(status.Namespaces), 1<<30))
 	}
 	if f.reason != "" {
-		f.lookAgain(retryInterval)
+		f.lookAgain(r.retryAfter(status.Conditions))
 	}
 	result := ctrl.Result{RequeueAfter: f.retryAfter}
 	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
@@ -198,6 +203,15 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("cannot write the status of tenant %s: %w", f.tenant.Name, err)
 	}
 	return result, nil
+}
+
+// retryAfter returns the time until a Tenant with a problem is reconciled again.
+func (r *Reconciler) retryAfter(conditions []metav1.Condition) time.Duration {
+	c := apimeta.FindStatusCondition(conditions, ConditionProvisioned)
+	if c != nil && c.Reason == ReasonFailed && r.Now().Sub(c.LastTransitionTime.Time) < retryInterval {
+		return soonInterval
+	}
+	return retryInterval
 }
 
 // stands reports whether an earlier condition still holds although not all namespaces have a

@@ -1,16 +1,19 @@
 package tenant
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // TestReportsOfTheOneBefore makes a Tenant whose namespace was there before, and was
@@ -47,4 +50,39 @@ func TestReportsOfTheOneBefore(t *testing.T) {
 	if len(heard) != 2 {
 		t.Errorf("the news of the second Tenant is no news: %v", heard)
 	}
+}
+
+// TestRetryAfterRefusal refuses the namespace of a new Tenant, as an API server that has just started
+// does.
+func TestRetryAfterRefusal(t *testing.T) {
+	t.Parallel()
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{
+		Name: "dev", UID: "1", Generation: 1, Finalizers: []string{Finalizer}, Labels: map[string]string{v1alpha1.LabelTenant: "dev"},
+	}}
+	tenant.Spec.Namespaces.Create = []string{"dev-apps"}
+	refused := true
+	kube := interceptor.NewClient(cluster(t, tenant), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*corev1.Namespace); ok && refused {
+				return apierrors.NewForbidden(corev1.Resource("namespaces"), o.GetName(), nil)
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	now := time.Now()
+	r := &Reconciler{Client: kube, APIReader: kube, Now: func() time.Time { return now }, Profiles: oneProfile{}, Reports: &Reports{}}
+	retried := func(reason string, want time.Duration) {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")})
+		if err != nil || result.RequeueAfter != want {
+			t.Errorf("%s: want another attempt after %s, got %s: %v", reason, want, result.RequeueAfter, err)
+		}
+	}
+	retried("the first refusal", 5*time.Second)
+	now = now.Add(50 * time.Second)
+	retried("it may end by itself", 5*time.Second)
+	now = now.Add(20 * time.Second)
+	retried("a person has to allow it", time.Minute)
+	refused = false
+	retried("it is made", 0)
 }

@@ -29,12 +29,12 @@ const (
 	validity = 90 * 24 * time.Hour
 	// renewal is the remaining validity at which a certificate gets a successor.
 	renewal = 30 * 24 * time.Hour
-	// settling is how long a certificate is trusted before it is served, so that every caller has
-	// the new trust by then.
-	settling = 10 * time.Minute
 	// backdated is how far certificates begin in the past, to allow for clock skew: see the
 	// library.
 	backdated = time.Hour
+	// settling is how long a certificate is trusted before it is served, so that every caller has
+	// the new trust by then, also if the replica that issued it has a clock that is an hour slow.
+	settling = backdated + 10*time.Minute
 )
 
 // Pair is a serving certificate, its authority's behind it, and its key: PEM.

@@ -108,6 +108,43 @@ func serves(pair certs.Pair, trusted []byte, now time.Time) error {
 	return err
 }
 
+// TestAdvanceClockSkew advances one Secret for a year by two replicas whose clocks differ by an
+// hour. An API server with the time between theirs, which knows the Secret of a minute ago, accepts
+// the certificate that is served at any time.
+func TestAdvanceClockSkew(t *testing.T) {
+	t.Parallel()
+	const skew = 30 * time.Minute
+	var bundle certs.Bundle
+	var trusted []byte
+	rotations := 0
+	for now := start; now.Before(start.AddDate(1, 0, 0)); {
+		for _, replica := range []time.Duration{-skew, skew} {
+			before := bundle
+			var err error
+			if bundle, err = before.Advance(names, now.Add(replica), issue); err != nil {
+				t.Fatal(err)
+			}
+			if trusted == nil {
+				trusted = bundle.Trusted // the first certificate
+			}
+			if err := serves(bundle.Current, trusted, now); err != nil {
+				t.Fatalf("%s: the API server does not trust what the replica with the skew %s serves: %v", now, replica, err)
+			}
+			if !bytes.Equal(before.Current.Cert, bundle.Current.Cert) {
+				rotations++
+			}
+		}
+		trusted = bundle.Trusted
+		now = now.Add(12 * time.Hour)
+		if len(bundle.Next.Cert) > 0 {
+			now = now.Add(time.Minute - 12*time.Hour)
+		}
+	}
+	if rotations != 7 {
+		t.Errorf("%d certificates were served in a year, want the first one and one every 60 days", rotations)
+	}
+}
+
 // TestAdvanceOtherNames advances one Secret by two replicas with different names, as during a
 // rollout, and checks that they agree at once.
 func TestAdvanceOtherNames(t *testing.T) {
@@ -218,7 +255,7 @@ func TestKeepers(t *testing.T) {
 		}
 	}
 	first, _ := one.Certificate(nil)
-	for _, step := range []time.Duration{0, 60 * 24 * time.Hour, 11 * time.Minute, 5 * time.Minute} {
+	for _, step := range []time.Duration{0, 60 * 24 * time.Hour, 71 * time.Minute, 5 * time.Minute} {
 		now = now.Add(step)
 		if err := one.Keep(t.Context()); err != nil {
 			t.Fatal(err)
