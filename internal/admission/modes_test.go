@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -138,7 +139,11 @@ func TestWarnObjects(t *testing.T) {
 	set := func(actions ...admissionregistrationv1.ValidationAction) {
 		t.Helper()
 		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-		if err := admin.List(t.Context(), &bindings, client.MatchingLabels{admission.LabelComponent: admission.ComponentObjects}); err != nil || len(bindings.Items) == 0 {
+		selector, err := labels.Parse(admission.WarnSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.List(t.Context(), &bindings, client.MatchingLabelsSelector{Selector: selector}); err != nil || len(bindings.Items) == 0 {
 			t.Fatalf("%d bindings: %v", len(bindings.Items), err)
 		}
 		for _, b := range bindings.Items {
@@ -149,8 +154,8 @@ func TestWarnObjects(t *testing.T) {
 		}
 	}
 	namespaces := map[string]string{"warned-own": `tenure.dev/tenant: owning, tenure.dev/parameters: "true"`, "warned-profile": "toolkit.fluxcd.io/tenant: owning"}
-	for namespace, labels := range namespaces {
-		makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", namespace, "LABELS", labels,
+	for namespace, given := range namespaces {
+		makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", namespace, "LABELS", given,
 			"ownerAccounts: [owner]}", "ownerAccounts: [owner], tenants: {kubeConfigs: [generated]}}").Replace(warnedObjects), "---\n"))
 	}
 	makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", "warned-cordoned", "LABELS", `tenure.dev/tenant: owning, tenure.dev/parameters: "true"`,

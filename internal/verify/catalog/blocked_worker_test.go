@@ -1,0 +1,38 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// A costly expression gets through in each field that no policy bounds.
+func TestCostlyExpressions(t *testing.T) {
+	t.Parallel()
+	const policy = "ValidatingAdmissionPolicy 'bounds' with binding 'bounds' denied request: needs a simpler expression"
+	for _, tc := range []struct {
+		reason string
+		// open are parts of the fields that the policy leaves out.
+		open string
+		want Outcome
+	}{
+		{"the policy bounds every field", "none", Stopped},
+		{"not the conditions of dependencies", "readyExpr", GotThrough},
+		{"not the health checks", "healthCheckExprs", GotThrough},
+		{"not the filter of a Receiver", "resourceFilter", GotThrough},
+	} {
+		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if content := fmt.Sprint(o); strings.Contains(content, costly) && !strings.Contains(content, tc.open) {
+				return forbidden(policy)
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		if f := expressions(t.Context(), e); f.Outcome != tc.want {
+			t.Errorf("%s: got %s %s %s", tc.reason, f.Outcome, f.Reason, f.Evidence)
+		}
+	}
+}
