@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -399,13 +400,24 @@ func (c *Cluster) onProgramCrash(crash *node.Crash) {
 	ofFlux := slices.ContainsFunc(node.FluxPrograms(""), controller) || crash.Program == fluxOperator
 	if c.opts.EndOnCrash && !c.settled.Load() && ofFlux && crash.Starts >= failedStarts {
 		c.log.Error("the cluster ends", "error", crash)
-		c.end(fmt.Errorf("%w\nnothing that needs it becomes ready: correct its arguments in the fleet's manifests of Flux", crash))
+		c.end(fmt.Errorf("%w\nnothing that needs it becomes ready: %s", crash, crashAdvice(crash)))
 		return
 	}
 	if crash.Starts <= failedStarts {
 		c.report(crash)
 	}
 }
+
+// crashAdvice returns what makes a controller start that ended with an error.
+func crashAdvice(crash error) string {
+	if missing := missingKind.FindStringSubmatch(crash.Error()); missing != nil {
+		return fmt.Sprintf("the fleet's manifests of Flux lack the CRD of %s in %s: give it with --crds", missing[1], missing[2])
+	}
+	return "correct its arguments in the fleet's manifests of Flux"
+}
+
+// missingKind finds the kind in the log of a controller that does not start without its CRD.
+var missingKind = regexp.MustCompile(`no matches for kind \\?"(\w+)\\?" in version \\?"([\w./]+)\\?"`)
 
 // Settled says that the fleet has settled, so that later crashes of Flux are reported and do not
 // end the cluster.

@@ -1,8 +1,10 @@
 package localcluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,4 +83,17 @@ func read(t *testing.T, manifests string) []*unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+// TestCrashAdvice checks that a controller without its CRD is not said to have wrong arguments.
+func TestCrashAdvice(t *testing.T) {
+	t.Parallel()
+	for log, want := range map[string]string{
+		`"error":"no matches for kind \"OCIRepository\" in version \"source.toolkit.fluxcd.io/v1\""`: "lack the CRD of OCIRepository in source.toolkit.fluxcd.io/v1: give it with --crds",
+		"unknown flag: --concurent": "correct its arguments",
+	} {
+		if got := crashAdvice(errors.New(log)); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q", log, got)
+		}
+	}
 }

@@ -157,10 +157,12 @@ func instanceStates(f *layout.Fleet) []FlagState {
 
 // instanceNotes returns the steps of the lockdown of a FluxInstance that are left to the user.
 func (t *tree) instanceNotes() []string {
-	notes := []string{
-		"flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin",
-		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md. They apply in namespaces with a tenant's label, such as " + v1alpha1.LabelFluxTenant + ": NAME",
+	var notes []string
+	if !t.locksOperator() {
+		notes = append(notes, "flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin")
 	}
+	notes = append(notes,
+		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md. They apply in namespaces with a tenant's label, such as "+v1alpha1.LabelFluxTenant+": NAME")
 	if lost := t.accountless(); len(lost) > 0 {
 		account, _, _ := unstructured.NestedString(t.fleet.Instance.Object, "spec", "cluster", "tenantDefaultServiceAccount")
 		notes = append(notes, fmt.Sprintf("these name no account, and are applied as account %q of their namespace: give those of the platform a spec.serviceAccountName, such as kustomize-controller in %s: %s",
@@ -199,17 +201,34 @@ func listed(names []string) string {
 }
 
 // accountless returns the Kustomizations and HelmReleases of Flux in the fleet's files that name
-// neither an account nor another cluster, also those in the templates of ResourceSets. Files that cannot
-// be read have none.
+// neither an account nor another cluster.
 func (t *tree) accountless() []string {
 	var found []string
-	look := func(file string, u *unstructured.Unstructured) {
+	t.eachObject(func(file string, u *unstructured.Unstructured) {
 		o := object{Unstructured: u}
 		if !o.isFlux("Kustomization") && !o.isFlux("HelmRelease") || !o.has("spec") || o.has("spec", "serviceAccountName") || o.has("spec", "kubeConfig") {
 			return
 		}
 		found = append(found, fmt.Sprintf("%s %s in %s", u.GetKind(), u.GetName(), file))
-	}
+	})
+	slices.Sort(found)
+	return found
+}
+
+// locksOperator reports whether a HelmRelease of the fleet installs flux-operator with a default
+// account for ResourceSets.
+func (t *tree) locksOperator() bool {
+	locks := false
+	t.eachObject(func(_ string, u *unstructured.Unstructured) {
+		enabled, _, _ := unstructured.NestedBool(u.Object, "spec", "values", "multitenancy", "enabled")
+		locks = locks || enabled && u.GetKind() == "HelmRelease" && strings.Contains(u.GetName(), operatorName)
+	})
+	return locks
+}
+
+// eachObject calls look with the objects of the fleet's files, also those in the templates of
+// ResourceSets. Files that cannot be read have none.
+func (t *tree) eachObject(look func(file string, u *unstructured.Unstructured)) {
 	for file, content := range t.before {
 		if ext := path.Ext(file); ext != ".yaml" && ext != ".yml" {
 			continue
@@ -225,6 +244,4 @@ func (t *tree) accountless() []string {
 			}
 		}
 	}
-	slices.Sort(found)
-	return found
 }

@@ -2,6 +2,7 @@ package lockdown
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -305,5 +306,34 @@ func TestInstancePatchesApply(t *testing.T) {
 	}
 	if storage, notifications := build(patchesFor(t, 2)); !storage.OK() || notifications != "" {
 		t.Errorf("with the patches: %s and %q", storage, notifications)
+	}
+}
+
+// TestOperatorOfTheFleet checks that no note advises flux-operator's own lockdown if the fleet installs the
+// operator with it.
+func TestOperatorOfTheFleet(t *testing.T) {
+	t.Parallel()
+	for _, enabled := range []bool{false, true} {
+		f := instanceFleet(t, instanceHead+instanceSync)
+		release := fmt.Sprintf(`apiVersion: fluxcd.controlplane.io/v1
+kind: ResourceSet
+metadata: {name: flux-operator, namespace: flux-system}
+spec:
+  resources:
+    - apiVersion: helm.toolkit.fluxcd.io/v2
+      kind: HelmRelease
+      metadata: {name: flux-operator, namespace: flux-system}
+      spec: {serviceAccountName: flux-operator, values: {multitenancy: {enabled: %t}}}
+`, enabled)
+		if err := os.WriteFile(filepath.Join(f.Dir, "clusters", "prod", "operator.yaml"), []byte(release), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := Make(f, Options{Tenants: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if advised := strings.Contains(strings.Join(plan.Notes, "\n"), "flux-operator's own flag"); advised == enabled {
+			t.Errorf("multitenancy.enabled: %t; the notes advise it: %t", enabled, advised)
+		}
 	}
 }

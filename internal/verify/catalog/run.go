@@ -178,7 +178,7 @@ type surroundings struct {
 func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant) (*surroundings, error) {
 	var s surroundings
 	var err error
-	if s.doubts, err = unprovableControls(ctx, admin); err != nil {
+	if s.doubts, err = unprovableControls(ctx, admin, tenants); err != nil {
 		return nil, err
 	}
 	s.doubts = append(s.doubts, opts.Doubts...)

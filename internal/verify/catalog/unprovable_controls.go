@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,8 +22,12 @@ import (
 // only simulates: objects that it assumes to be ready without applying them, and webhooks
 // with failurePolicy Ignore, whose controllers are simulated, and policies that a simulated
 // Pod enforces. The webhooks of Tenure's quotas are not controls: the manager moves
-// quota in them, and the quota decides.
-func unprovableControls(ctx context.Context, admin client.Reader) ([]string, error) {
+// quota in them, and the quota decides. What a tenant applies to its own namespaces holds no control.
+func unprovableControls(ctx context.Context, admin client.Reader, tenants []discovery.Tenant) ([]string, error) {
+	confined, err := confinedAccounts(ctx, admin, tenants)
+	if err != nil {
+		return nil, err
+	}
 	var doubts []string
 	for _, kind := range deliverers {
 		objects, err := listOf(ctx, admin, kind)
@@ -29,7 +35,8 @@ func unprovableControls(ctx context.Context, admin client.Reader) ([]string, err
 			return nil, err
 		}
 		for _, u := range objects {
-			if a, _ := readyCondition(&u); a.message == flux.AssumedMessage {
+			account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
+			if a, _ := readyCondition(&u); a.message == flux.AssumedMessage && !confined[discovery.Account{Namespace: u.GetNamespace(), Name: account}] {
 				doubts = append(doubts, refOf(&u).String()+" (assumed)")
 			}
 		}
@@ -47,6 +54,27 @@ func unprovableControls(ctx context.Context, admin client.Reader) ([]string, err
 		return nil, err
 	}
 	return slices.Concat(doubts, hooks, policies), nil
+}
+
+// confinedAccounts returns the accounts of tenants without a ClusterRoleBinding: they can make no policy
+// and no webhook.
+func confinedAccounts(ctx context.Context, admin client.Reader, tenants []discovery.Tenant) (map[discovery.Account]bool, error) {
+	confined := map[discovery.Account]bool{}
+	for _, t := range tenants {
+		for _, a := range t.Accounts {
+			confined[a] = true
+		}
+	}
+	var bindings rbacv1.ClusterRoleBindingList
+	if err := admin.List(ctx, &bindings); err != nil {
+		return nil, fmt.Errorf("cannot read the ClusterRoleBindings: %w", err)
+	}
+	for _, b := range bindings.Items {
+		for _, subject := range b.Subjects {
+			delete(confined, discovery.Account{Namespace: subject.Namespace, Name: subject.Name})
+		}
+	}
+	return confined, nil
 }
 
 // simulatedWebhooks returns the webhooks that the API server leaves out here, since no process

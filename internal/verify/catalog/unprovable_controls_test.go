@@ -6,14 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,7 +65,7 @@ func TestDoubts(t *testing.T) {
 	if err := scheme.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build())
+	got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +76,28 @@ func TestDoubts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what may hold a control (-want +got):\n%s", diff)
+	}
+}
+
+// TestDoubtsOfTenants checks that what a tenant applies to its namespace as an account without rights in
+// the whole cluster is no doubt when it is assumed.
+func TestDoubtsOfTenants(t *testing.T) {
+	t.Parallel()
+	release := func(namespace, account string) *unstructured.Unstructured {
+		u := object("helm.toolkit.fluxcd.io/v2", "HelmRelease", namespace, account, map[string]any{"spec": map[string]any{"serviceAccountName": account}})
+		u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "message": flux.AssumedMessage}}}
+		return u
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "wide"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "team", Name: "wide"}}}
+	tenants := []discovery.Tenant{{Name: "team", Namespaces: []string{"team"}, Accounts: []discovery.Account{{Namespace: "team", Name: "own"}, {Namespace: "team", Name: "wide"}}}}
+	admin := newFakeEnv(interceptor.Funcs{}, binding, release("team", "own"), release("team", "wide"), release("team", "other"), release("platform", "own")).Admin
+	got, err := unprovableControls(t.Context(), admin, tenants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"HelmRelease/platform/own (assumed)", "HelmRelease/team/other (assumed)", "HelmRelease/team/wide (assumed)"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -125,7 +151,7 @@ func TestDoubtsBesideKyverno(t *testing.T) {
 				}
 				objects = append(objects, u)
 			}
-			got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build())
+			got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
