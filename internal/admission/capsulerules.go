@@ -23,8 +23,8 @@ type ruleMatcher struct {
 	// lists, for a list of such lists.
 	values func(object string) string
 	lists  bool
-	// same is CEL that is true if the value o of the old object is the value x; empty for values
-	// that are the same wherever they are.
+	// same is CEL that is true if the value o of the old object is the value x; empty if equal
+	// values are the same, at any path.
 	same string
 	// rules is the name of the variable with the rules; empty for all rules.
 	rules string
@@ -39,7 +39,7 @@ type ruleMatcher struct {
 	matches string
 	// describes is CEL for the text of the entry e.
 	describes string
-	// unlisted is CEL that is true for a value x that no list of allowed values needs to have.
+	// unlisted is CEL that is true for a value x that is allowed without an entry for it.
 	unlisted string
 	// further is CEL for a refusal of an allowed value x by the rule r, which allowed it; the
 	// empty text if there is none.
@@ -54,7 +54,7 @@ const (
 		" e.?exp.orValue('') != '' ? (e.?negate.orValue(false) ? 'not ' : '') + 'exp: ' + e.exp : ''].filter(t, t != '').join('; ')"
 	// capsuleAction is the action of the rule r.
 	capsuleAction = "r.?action.orValue('deny')"
-	// inAudience is true if the rule b speaks to the user.
+	// inAudience is true if the audience of the rule b contains the user.
 	inAudience = "b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Custom' ? params.?status.?audiences.orValue([]).exists(c, c.name == a.name &&" +
 		" (c.?users.orValue([]).exists(u, u == request.userInfo.username) || has(request.userInfo.groups) && request.userInfo.groups.exists(g, c.?groups.orValue([]).exists(n, n == g)))) : " + isSubject + ")"
 	// isSubject is true if the user is the user, group or service account a.
@@ -104,10 +104,10 @@ func (m ruleMatcher) texts(condition string) string {
 	return m.entries + "." + expression + ".join(', ')"
 }
 
-// given returns CEL for a list that is empty for rules about something else.
+// given returns CEL for a list that is empty if the rule is not about these values.
 func (m ruleMatcher) given() string { return cmp.Or(m.has, m.entries) }
 
-// ruled is a policy of rules of Capsule.
+// ruled is a policy that enforces rules of Capsule.
 type ruled struct {
 	name, title string
 	resources   []admissionregistrationv1.NamedRuleWithOperations
@@ -256,7 +256,7 @@ func ruledPods() *ruled {
 			return single(pod+".spec.?schedulerName.orValue('') != ''", pod+".spec.schedulerName", "spec.schedulerName")
 		},
 		matches: matchesExpression, describes: describesExpression,
-		// The API server writes it into Pods that name none.
+		// The API server writes this scheduler into Pods that name none.
 		unlisted: "x.v == 'default-scheduler'",
 	})
 	p.of("classes", ruleMatcher{
@@ -445,7 +445,7 @@ func (p *ruled) metadata(ofKind string) {
 		p.of("wrong_"+of.field, ruleMatcher{
 			name: "metadata " + of.word, allowed: "Allowed metadata values", values: values, same: "o.v == x.v && o.key == x.key",
 			rules: "ofKind", entries: entries, depth: 2, has: "r.metadata", describes: describesExpression,
-			// An empty value is none for lists of allowed values, and for what a value must not be.
+			// For lists of allowed values and for forbidden values, an empty value counts as a missing value.
 			matches: "(x.v != '' || !e.?negate.orValue(false)) && " + matchesExpression, unlisted: "x.v == ''",
 		})
 	}

@@ -86,8 +86,8 @@ func imagesIn(spec string) string {
 }
 
 // repository returns CEL for the repository of an image, with its registry and without tag
-// and digest. An image without a registry is of Docker Hub, and there in the repositories of
-// library if it has no user.
+// and digest. An image without a registry belongs to Docker Hub, and without a user there to its
+// user library.
 func repository(image string) string {
 	full := namesRegistry("r") + " ? r : r.contains('/') ? 'docker.io/' + r : 'docker.io/library/' + r"
 	return fmt.Sprintf("[%s.split('@')[0]].map(r, r.lastIndexOf(':') > r.lastIndexOf('/') ? r.substring(0, r.lastIndexOf(':')) : r).map(r, %s)"+
@@ -119,8 +119,8 @@ var (
 	nodeTolerations = optional("workloads.nodes.tolerations")
 )
 
-// given returns CEL that is true if a list has a toleration that is equal to another one; element
-// is the name of an element of the list.
+// given returns CEL that is true if a list contains a given toleration; element is the name that the
+// expression gives to an element of the list.
 func given(toleration, list, element string) string {
 	return fmt.Sprintf("%[2]s.exists(%[3]s, %[1]s.?key.orValue('') == %[3]s.key && %[1]s.?operator.orValue('Equal') == %[3]s.?operator.orValue('Equal')"+
 		" && %[1]s.?value.orValue('') == %[3]s.?value.orValue('') && %[1]s.?effect.orValue('') == %[3]s.?effect.orValue(''))", toleration, list, element)
@@ -148,7 +148,7 @@ func portRanges(ranges string) string {
 // is false: CEL that gives a string.
 type podCheck struct{ holds, message string }
 
-// fromPod returns CEL for a text that an expression makes of the specs p and q of [ofPod].
+// fromPod returns CEL for the text to which an expression evaluates, with the specs p and q of [ofPod].
 func fromPod(expression string) string {
 	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
 }
@@ -206,8 +206,8 @@ func limits() []podCheck {
 	}
 }
 
-// tenantImages returns the checks of images, which are [limits] too. An image that the old
-// object has may stay.
+// tenantImages returns the checks of images. Like the checks of [limits], they hold for all Pods of a
+// tenant whose parameters do not limit workloads. An image that the old object has may stay.
 func tenantImages() []podCheck {
 	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
 	expression := optional(registryExpression)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Request is a request that rules are about.
+// Request is an admission request that the rules of a Tenant of Capsule apply to.
 type Request struct {
 	User   string
 	Groups []string
@@ -27,15 +27,15 @@ type Request struct {
 // checkedValue is a value of an object that rules match, and its path.
 type checkedValue struct {
 	value, path string
-	// key is the key of a label or annotation, and target what an image is for.
+	// key is the key of a label or annotation, and target the use of an image, such as a container.
 	key, target string
 }
 
-// auditedPart is a part of the rules: which values it is about, and how an entry matches one.
+// auditedPart is a part of the rules: the values that it checks, and how an entry matches a value.
 type auditedPart struct {
 	// name begins the message, and kind is the word before rule in it.
 	name, kind string
-	// empty is true if an empty value is one too, and not the lack of a value.
+	// empty is true if an empty value counts as a value; otherwise it counts as a missing value.
 	empty  bool
 	values func(o *unstructured.Unstructured) []checkedValue
 	// matches returns the text of the entry that matches the value, or "".
@@ -140,7 +140,7 @@ func (p *auditedPart) message(v checkedValue, entry string) string {
 	return fmt.Sprintf("%s %q at %s matched audit %s rule: %s", p.name, v.value, v.path, p.kind, entry)
 }
 
-// speaksTo reports whether the user of a request is in the audience of a rule.
+// speaksTo reports whether the audience of a rule contains the user of a request.
 func speaksTo(rule *tenantRule, audiences []v1beta2.RuleAudience, r Request) bool {
 	if len(rule.Audience) == 0 {
 		return true
@@ -277,8 +277,8 @@ func (e ruleExpression) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// convert converts an object to its type. The API server has decoded it already, so that what
-// cannot be converted does not come here; it has no values.
+// convert converts an object to its type. The API server has decoded the object already, so a conversion
+// does not fail; if it did, the object would have no values.
 func convert[T any](o *unstructured.Unstructured) *T {
 	out := new(T)
 	content, err := o.MarshalJSON()

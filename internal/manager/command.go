@@ -73,10 +73,11 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
 	cmd := &cobra.Command{
 		Use:   "manager",
-		Short: "Keep the namespaces of tenants as the TenancyProfile says",
-		Long: `Manager gives every namespace of a tenant its account, its rights, its bounds
-and the parameters that the policies read, keeps the status of the TenancyProfile
-true, and tells tenants why what they delivered was refused.
+		Short: "Reconcile the namespaces of tenants with the TenancyProfile and the Tenants",
+		Long: `Manager creates the namespaces of Tenants, and in each namespace of a tenant the account,
+the roles, the quotas and limits, and the parameters that the policies read. It writes the
+status of Tenants and of the TenancyProfile, and tells a tenant by events why Flux could not
+apply its objects.
 
 It runs in the namespace that the variable RUNTIME_NAMESPACE names, and uses the
 kubeconfig of KUBECONFIG or the Pod's own account.`,
@@ -106,13 +107,13 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.WebhookAddr, "webhook-addr", ":9443", "address that serves the webhook for namespaces of tenants' owners; 0 for none")
 	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "`file` with the authorities of the client certificate that the API server presents to webhooks, if it has one; others are refused then")
 	flags.StringVar(&o.WebhookClientName, "webhook-client-name", "kube-apiserver", "common name or DNS name of that certificate")
-	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
-	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
-	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")
+	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants get no events of syncs in the platform's namespaces")
+	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let only one of several replicas, the leader, reconcile")
+	flags.BoolVar(&o.Capsule, "capsule", false, "create a Tenant for each Tenant of Capsule (capsule.clastix.io); needs config/capsule, and a cluster without Capsule's controller")
 	flags.BoolVar(&o.Release, "release", false, "remove the manager's finalizers from all objects and do nothing else, before it is uninstalled; ready when no object has one")
-	flags.StringVar(&o.ProxyURL, "proxy-url", "", "address that the kubeconfigs of tenants' accounts lead to (default https://tenure-proxy.NAMESPACE.svc:9001)")
+	flags.StringVar(&o.ProxyURL, "proxy-url", "", "address of the server in the kubeconfigs of tenants' accounts (default https://tenure-proxy.NAMESPACE.svc:9001)")
 	flags.StringVar(&o.ProxyCA, "proxy-ca", "tenure-proxy-ca", "`ConfigMap` beside the manager whose key ca.crt holds the authority of --proxy-url's certificate")
-	flags.DurationVar(&o.TokenLifetime, "token-lifetime", time.Hour, "life of the tokens in those kubeconfigs, which are replaced after two thirds of it; at least three times the longest timeout of the TenancyProfile")
+	flags.DurationVar(&o.TokenLifetime, "token-lifetime", time.Hour, "lifetime of the tokens in these kubeconfigs; the manager renews them after two thirds of it; at least three times the longest timeout of the TenancyProfile")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	return cmd
 }

@@ -18,7 +18,7 @@ const serviceAccountPrefix = "system:serviceaccount:"
 func OwnerKeys(user authenticationv1.UserInfo) []string {
 	var keys []string
 	if account, ok := strings.CutPrefix(user.Username, serviceAccountPrefix); ok {
-		// A namespace's name has no colon, so nothing can be read in two ways.
+		// A namespace's name has no colon, so each user name has one meaning.
 		namespace, name, _ := strings.Cut(account, ":")
 		keys = append(keys, ownerKey(rbacv1.ServiceAccountKind, namespace, name))
 	} else {
@@ -39,7 +39,7 @@ func TenantKeys(t *v1alpha1.Tenant) []string {
 	return keys
 }
 
-// owns reports whether one of these subjects owns a tenant.
+// owns reports whether a user with these owner keys owns a tenant.
 func owns(owner []string, t *v1alpha1.Tenant) bool {
 	return slices.ContainsFunc(TenantKeys(t), func(key string) bool { return slices.Contains(owner, key) })
 }

@@ -68,8 +68,8 @@ func newGit(streams ui.IO) *cobra.Command {
 		Short: "Install Flux, locked down, from a Git repository over HTTPS or SSH",
 		Long: `Bootstrap commits Flux's manifests to a branch, locked down for many tenants as
 ` + "`tenure profile multi-tenant`" + ` does it, installs them into the cluster, and waits until
-the cluster follows the branch. Run again, it completes what was left half-finished,
-and changes nothing where all is done.
+the cluster follows the branch. A second run completes an interrupted one, and changes
+nothing after a complete one.
 
 It pushes with the password or token in GIT_PASSWORD or --password-file, or over SSH
 with --private-key-file or the SSH agent. The cluster gets a key pair of its own for
@@ -110,7 +110,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.author.Email, "author-email", "", "e-mail address of the author")
 	flags.StringVar(&o.appendix, "commit-message-appendix", "", "text to add to the commit's message, such as [ci skip]")
 	flags.StringVar(&o.secretName, "secret-name", bootstrap.Namespace, "the Secret with the cluster's credentials")
-	flags.DurationVar(&o.interval, "interval", 0, "how often the cluster looks at the repository (default 1m in a new fleet)")
+	flags.DurationVar(&o.interval, "interval", 0, "interval at which Flux fetches the repository (default 1m in a new fleet)")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
 	flags.BoolVarP(&o.silent, "silent", "s", false, "take the deploy key as added, and do not ask")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")

@@ -37,25 +37,26 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Short: "Check that a cluster is locked down",
 		Long: `Check reads a cluster and compares it, field by field, with what this version of
 Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
-webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
-cluster-admin, admin or edit, a TenancyProfile that is not in force, and Tenants that may
-have the hosts of others. It names namespaces of tenants without a label of a tenant, where
-the rules do not apply, and objects of the platform that wait for an object of a tenant. With
---fleet it compares the cluster with the fleet's folder too. Check writes nothing.
-The exit code is 1 when something is wrong.
+webhooks, the roles and the kinds. With --fleet it also compares the cluster with the
+fleet's folder. Check writes nothing. It also reports:
+  - RoleBindings that give a tenant's account cluster-admin, admin or edit
+  - a TenancyProfile that is not in force
+  - Tenants that may use the hosts of other tenants
+  - namespaces of tenants without a tenant's label, where the rules do not apply
+  - objects of the platform that wait for an object of a tenant
 
-Rules that only warn are wrong, unless the fleet has them so or --mode says that they
-are meant to.`,
+The exit code is 1 if a row is wrong. Rules that only warn are wrong, unless the fleet
+sets warn mode or you pass --mode warn.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.pre, "pre", false, "check only what has to be there before")
+	flags.BoolVar(&o.pre, "pre", false, "check only the requirements of an installation")
 	o.Add(cmd, flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
 	flags.StringVar(&o.fleet, "fleet", "", "folder of the platform's repository, to compare with")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
-	flags.StringVar(&o.mode, "mode", "", "what the rules should do: enforce, or warn (default what the fleet says; without --fleet enforce)")
+	flags.StringVar(&o.mode, "mode", "", "mode that the rules must have: enforce, or warn (default: the fleet's mode; without --fleet enforce)")
 	cmd.MarkFlagsRequiredTogether("fleet", "path")
 	_ = cmd.MarkFlagDirname("fleet")
 	return cmd

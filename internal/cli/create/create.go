@@ -25,7 +25,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
-	flags.DurationVar(&o.interval, "interval", time.Minute, "how often the source is looked at")
+	flags.DurationVar(&o.interval, "interval", time.Minute, "interval at which Flux fetches the source")
 	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; may be repeated")
 	cmd.AddCommand(o.fleet(), o.repository(), o.tenant(), o.source(), o.kustomization(), o.secret())
 	return cmd

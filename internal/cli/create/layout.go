@@ -19,8 +19,8 @@ func (o *options) fleet() *cobra.Command {
 		Use:   "fleet DIR",
 		Short: "Write the folders of a platform's repository",
 		Long: `Write the folders that a platform's repository begins with: for each cluster
-Flux's manifests, locked down for many tenants, and the folder of its tenants. What is
-there already is kept; run it again to add a cluster.`,
+Flux's manifests, locked down for many tenants, and the folder of its tenants. The command
+keeps existing files. Run it again to add a cluster.`,
 		Example: `  tenure create fleet . --git-url ssh://git@github.com/acme/fleet --cluster staging --cluster production \
     --allow 'git=https://github.com/acme/*'`,
 		Args: name,
@@ -53,8 +53,8 @@ func (o *options) repository() *cobra.Command {
 		Use:   "repository DIR",
 		Short: "Write the folders of a tenant's repository",
 		Long: `Write the folders that a tenant's repository begins with: a base with a release of
-a chart, and the versions that staging and production follow. What is there already is
-kept.`,
+a chart, and the versions that staging and production follow. The command keeps existing
+files.`,
 		Example: "  tenure create repository . --namespace apps --service-account dev-team --chart podinfo --helm-url https://stefanprodan.github.io/podinfo",
 		Args:    name,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +64,7 @@ kept.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&r.Namespace, "namespace", "n", "", "the tenant's namespace")
-	flags.StringVar(&r.Account, "service-account", "", "the tenant's service account, as which everything is applied")
+	flags.StringVar(&r.Account, "service-account", "", "the tenant's service account, as which Flux applies the repository")
 	flags.StringVar(&r.Chart, "chart", "", "name of the chart")
 	flags.StringVar(&r.URL, "helm-url", "", "address of the chart's repository")
 	confirm.Add(cmd)

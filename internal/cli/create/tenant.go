@@ -44,17 +44,17 @@ func (o *options) tenant() *cobra.Command {
 		Use:   "tenant NAME",
 		Short: "Add a tenant to a fleet",
 		Long: `Add a tenant to the platform's repository: a Tenant object in the tenants' base
-folder, and in each environment a Flux Kustomization that applies the tenant by itself,
-a patch with what it delivers there, and the entry in the kustomization.yaml above them.
-The change is shown before it is made; running the command again changes nothing, and
-what people have edited is kept.
+folder, and in each environment a Flux Kustomization that applies this tenant alone, a
+patch with the repository and the folder that it delivers, and the entries in the
+kustomization.yaml above them. The command shows the diff first. A second run changes
+nothing, and the command keeps edits of people.
 
-With --plain, and in a fleet without a TenancyProfile, where no manager runs, there are
-plain manifests in place of the Tenant object: namespaces, service account, role binding,
-source and Kustomization.
+With --plain, and in a fleet without a TenancyProfile, where no manager runs, the command
+writes plain manifests in place of the Tenant object: namespaces, service account, role
+binding, source and Kustomization.
 
-With --export nothing is written: namespaces, accounts and role bindings are
-printed as "flux create tenant" does.`,
+With --export, the command writes nothing to the fleet: it prints namespaces, accounts and
+role bindings, as "flux create tenant" does.`,
 		Example: `  tenure create tenant dev-team --with-namespace apps \
     --git-url https://github.com/acme/dev-team --branch main \
     --fleet . --environment staging=./staging --environment production=./production`,

@@ -31,13 +31,17 @@ func tenant(streams ui.IO) *cobra.Command {
 	var confirm edit.Flags
 	cmd := &cobra.Command{
 		Use:   "tenant NAME",
-		Short: "Remove a tenant from a fleet, in two commits",
+		Short: "Remove a tenant from a fleet, in one or two commits",
 		Long: `Remove a tenant from the platform's repository.
 
-Flux takes away what a tenant has delivered as the tenant's own account, so that
-account has to stay until Flux is done. The first run removes the tenant's source and
-Kustomization. When that is committed and the cluster shows nothing of the tenant any
-more, a second run removes the rest: account, role bindings, namespaces and the
+A Tenant object needs one run: the manager stops the tenant's deliveries, and then deletes
+its namespaces with everything in them.
+
+Plain manifests need two runs, and so does a Tenant in whose namespaces the fleet has
+objects. Flux deletes the tenant's objects with the rights of the tenant's account, so the
+account must stay until Flux has deleted them. The first run removes the tenant's source
+and Kustomization, or the Tenant. Commit and push, and wait for what the command names.
+Then the second run removes the other files: account, role bindings, namespaces, and the
 entries for them.`,
 		Example: "  tenure delete tenant dev-team --fleet .",
 		Args: func(_ *cobra.Command, args []string) error {

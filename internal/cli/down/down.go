@@ -21,7 +21,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Stop a local cluster and remove all that it left",
+		Short: "Stop a local cluster and remove its files",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()

@@ -29,7 +29,7 @@ func (o *options) tenants() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tenants",
 		Aliases: []string{"tenant"},
-		Short:   "Show the tenants: Tenant objects, and whoever has Flux objects or the label of flux create tenant",
+		Short:   "Show all tenants, with and without a Tenant object",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := o.cluster.REST()
@@ -59,7 +59,7 @@ func (o *options) tenants() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&why, "why", false, "show the evidence by which each namespace with Flux objects is a tenant's or the platform's")
+	flags.BoolVar(&why, "why", false, "show for each namespace with Flux objects the evidence that it is a tenant's or the platform's")
 	flags.StringVar(&fleet, "fleet", "", "folder of the platform's repository, whose "+local.FileName+" says which namespaces are tenants' and which the platform's, as for tenure verify")
 	_ = cmd.MarkFlagDirname("fleet")
 	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")

@@ -25,10 +25,10 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "install --export",
 		Short: "Print Flux, locked down, and the rules for tenants",
 		Long: `Install prints manifests of Flux and of Tenure for a cluster that no fleet's
-folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.
+folder describes. For a fleet, use ` + "`tenure profile`" + `.
 
-The cluster needs Kubernetes ` + release.OldestKubernetes + ` or newer: ` + "`tenure check --pre`" + ` asks it. --defaults and --shard need
-1.36: without them the manifests suit every version.`,
+The cluster needs Kubernetes ` + release.OldestKubernetes + ` or newer: check this with ` + "`tenure check --pre`" + `.
+The manifests of --defaults and --shard need 1.36.`,
 		Example: `  tenure install --export --allow git=https://github.com/acme/* > flux.yaml
   kubectl apply --server-side -f flux.yaml   # twice, if kinds were new`,
 		Args: cobra.NoArgs,

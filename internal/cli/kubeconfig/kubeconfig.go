@@ -70,11 +70,12 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "kubeconfig [TENANT]",
 		Short: "Make a kubeconfig for a tenant's account or people",
 		Long: `Kubeconfig makes a kubeconfig with which an account of a tenant uses the proxy, and
-prints it. Its token ends after --duration; when is said on the error stream.
+prints it. Its token expires after --duration; the command prints the time on the error
+stream.
 
-Without --serviceaccount it is the ServiceAccount that owns the Tenant, if there is
-one. For Flux, annotate the account instead, and the manager keeps a Secret with a
-kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.
+Without --serviceaccount, the account is the ServiceAccount that owns the Tenant, if there
+is exactly one. For Flux, annotate the account instead: the manager then writes a kubeconfig
+into a Secret, and renews its token: see docs/how-to/kubeconfig.md.
 
 With --as-user, the kubeconfig has a client certificate that the cluster signs for an
 owner of the Tenant: a user, or a member of a group. It addresses the API server, which
@@ -99,17 +100,17 @@ the program in your own kubeconfig, such as those of managed clusters.`,
 	}
 	flags := cmd.Flags()
 	o.Add(cmd, flags)
-	flags.StringVar(&o.user, "as-user", "", "make it for a person with this `name`, with a client certificate")
+	flags.StringVar(&o.user, "as-user", "", "make the kubeconfig for a person with this `name`, with a client certificate")
 	flags.StringVar(&o.group, "group", "", "with --as-user, the `group` that owns the Tenant, if several do")
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
-	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy (without the flag: that of the proxy's load balancer, if its Service has one)")
+	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy (without the flag: the address of the proxy's load balancer, if its Service has one)")
 	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
 	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from ConfigMap "+proxyTrust+" beside the proxy, or the Secret below)")
 	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the proxy, and of the Secret with its certificate")
 	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "", "the `name` of a Secret with the proxy's certificate")
 	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
-	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token or certificate is to be good for, from 10 minutes to 24 hours")
+	flags.DurationVar(&o.duration, "duration", time.Hour, "lifetime of the token or certificate, from 10 minutes to 24 hours")
 	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
 	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig beside the account, instead of printing it")
 	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "the `key` of the kubeconfig in that Secret")

@@ -57,15 +57,15 @@ func (f *Flags) AddSeveral(cmd *cobra.Command) {
 
 func (f *Flags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.maps, "map", nil, "where an outside address is found on disk, as URL[#BRANCH]=DIR: a Git repository, a plain folder served as BRANCH, a folder of charts, or oci://…; repeatable")
-	flags.StringArrayVar(&f.private, "private", nil, "a mapped Git repository that asks for the credentials of a Secret, as URL=FILE; repeatable")
-	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "a Flux object, as [KIND/]NAMESPACE/NAME, to be taken as ready because it cannot run here; * is every namespace or name, as in HelmRelease/*/*; repeatable")
-	flags.BoolVar(&f.Cluster.AssumeUnmapped, "assume-unmapped", false, "take each Flux object as ready that fails only because its address is not mapped; the verdict is then never safe")
+	flags.StringArrayVar(&f.maps, "map", nil, "serve the local folder DIR at an address outside of the cluster, as URL[#BRANCH]=DIR: a Git repository, a plain folder as branch BRANCH, a folder of charts, or an oci:// address; repeatable")
+	flags.StringArrayVar(&f.private, "private", nil, "a mapped Git repository that accepts only the credentials in the Secret manifest FILE, as URL=FILE; repeatable")
+	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "treat a Flux object, as [KIND/]NAMESPACE/NAME, as ready because it cannot run here; * is every namespace or name, as in HelmRelease/*/*; repeatable")
+	flags.BoolVar(&f.Cluster.AssumeUnmapped, "assume-unmapped", false, "treat each Flux object that fails only because its address is not mapped as ready; the verdict is then never safe")
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
-	flags.StringArrayVar(&f.Cluster.CRDs, "crds", nil, "a file or folder with CRDs that charts or operators install which do not run here; repeatable")
-	flags.BoolVar(&f.Cluster.FakeSecrets, "fake-secrets", false, "make the Secrets that Flux objects name and that are not there, with invented content, and replace the encrypted values of SOPS files; what depends on the content is not proven")
-	flags.StringVar(&f.Cluster.Kubernetes, "kubernetes", "", "the version of Kubernetes that the cluster runs: "+localcluster.KubernetesMinor+", or "+strings.Join(localcluster.OtherKubernetes, " or ")+" after make kubernetes VERSION=…; another one is refused")
-	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
+	flags.StringArrayVar(&f.Cluster.CRDs, "crds", nil, "a file or folder with CRDs of charts or operators that do not run here; repeatable")
+	flags.BoolVar(&f.Cluster.FakeSecrets, "fake-secrets", false, "create the missing Secrets that Flux objects name, with invented content, and replace the encrypted values of SOPS files; attacks that depend on the content are not proven")
+	flags.StringVar(&f.Cluster.Kubernetes, "kubernetes", "", "the version of Kubernetes that the cluster runs: "+localcluster.KubernetesMinor+", or "+strings.Join(localcluster.OtherKubernetes, " or ")+" after make kubernetes VERSION=…")
+	flags.BoolVar(&f.Cluster.Online, "online", false, "send requests for hosts that are not mapped to the network")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
 	f.programs.Add(cmd)
 	f.timeoutSet = func() bool { return flags.Changed("timeout") }

@@ -31,19 +31,19 @@ func newCapsule(streams ui.IO) *cobra.Command {
 	var o capsuleOptions
 	cmd := &cobra.Command{
 		Use:   "capsule",
-		Short: "Say what becomes of Capsule's Tenants, and write Tenants of Tenure for them",
+		Short: "Report how Tenure treats Capsule's Tenants, and print Tenants of Tenure for them",
 		Long: `Capsule reads the Tenants, the TenantOwners and the CapsuleConfiguration of Capsule, from
-files or from a cluster, and lists the fields that Tenure honours in another way, or not. It
-prints a Tenant of tenure.dev for each Tenant that Tenure can honour, and the list on the error
-stream. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
+files or from a cluster, and lists the fields that have another effect with Tenure, or none.
+It prints a Tenant of tenure.dev for each Tenant that Tenure does not refuse, and the list on
+the error stream. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
 layer for Capsule reads them. It writes nothing to the cluster.
 
-The exit code is 1 when a Tenant is refused. Accept a field that something else enforces with
-the annotation ` + capsule.AcceptAnnotation + `.`,
-		Example: `  # What would become of the Tenants in a cluster, if they stay.
+The exit code is 1 if Tenure refuses a Tenant, for example because of a field that it does not
+enforce. If another component enforces the field, accept it with the annotation ` + capsule.AcceptAnnotation + `.`,
+		Example: `  # List the fields of the Tenants in a cluster, to keep these Tenants.
   tenure migrate capsule --keep
 
-  # Tenants of Tenure for those in a fleet.
+  # Print Tenants of Tenure for the Tenants in a fleet.
   tenure migrate capsule --fleet . > tenants.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },

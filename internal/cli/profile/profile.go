@@ -45,18 +45,20 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "profile [multi-tenant|single-tenant] --fleet DIR --path PATH",
-		Short: "Lock Flux down for many tenants, or take the lockdown out",
-		Long: `Profile edits the platform's repository: a component beside Flux's manifests
-locks every controller down and cuts its rights, and ` + lockdown.Infrastructure + ` holds the
-rules for tenants and the manager. What changes is shown as a diff first. Running it again
-changes nothing; single-tenant takes out what multi-tenant put in, and nothing
-else. It needs two runs: after the first one the manager removes its finalizers, and
-once that is applied, the second one takes the rest out. Without an argument it shows
-what is missing.
+		Short: "Lock Flux down for many tenants, or remove the lockdown",
+		Long: `Profile edits the platform's repository, after it has shown the diff. With multi-tenant,
+it writes a component beside Flux's manifests, which sets the flags of each controller and
+reduces its rights, and the rules for tenants and the manager into ` + lockdown.Infrastructure + `.
+A second run changes nothing. Without an argument, it lists the missing parts.
 
-With --verify-images it asks the registry who signed Flux's images, pins those that
-are signed as they should be, and keeps all others out of Flux's namespace. Pins stay
-until the next --verify-images; after an update of Flux it has to be run again.`,
+With single-tenant, it removes only the edits of multi-tenant, in two runs. After the first
+one, commit and push; the manager then removes its finalizers. The second run removes the
+other edits.
+
+With --verify-images, it verifies the signatures of Flux's images in the registry, pins the
+images with a trusted signature by digest, and adds a rule that refuses all other images in
+Flux's namespace. The pins stay until you pass --verify-images again: do so after each
+update of Flux.`,
 		Example: `  # Show the lockdown of the staging cluster, and write it
   tenure profile multi-tenant --fleet . --path clusters/staging --dry-run
   tenure profile multi-tenant --fleet . --path clusters/staging --yes
@@ -93,13 +95,13 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
-	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.BoolVar(&o.defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36 (default: as the fleet has it)")
 	flags.BoolVar(&o.check, "check", false, "with a CronJob that runs tenure check in the cluster (default: as the fleet has it)")
-	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")
+	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable; an empty NAME removes all shards (default: the fleet's)")
 	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")

@@ -36,14 +36,14 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove Tenure from a cluster, and keep the tenants' namespaces",
 		Long: `Uninstall removes what ` + "`tenure install --export`" + ` has installed beside Flux: rules,
-webhooks, roles, the manager and the proxy. First the manager removes its finalizers, so
-that every object can be deleted without it.
+webhooks, roles, the manager and the proxy. First the manager removes its finalizers;
+otherwise nobody could delete these objects after the manager is gone.
 
 These stay: the tenants' namespaces with everything in them, Tenants, the
 TenancyProfile, their kinds, and Flux with its lockdown. Nothing isolates the tenants
 any more.
 
-Where Flux or Helm applies Tenure, uninstall changes nothing and prints the way out.`,
+If Flux or Helm applies Tenure, uninstall changes nothing and prints the steps to remove it.`,
 		Example: `  tenure uninstall --dry-run
   tenure uninstall --yes --context staging`,
 		Args: cobra.NoArgs,

@@ -30,17 +30,18 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a fleet on a real Kubernetes and a real Flux, without containers and without a network",
-		Long: `Start a local cluster, reconcile a fleet on it and show how that goes.
+		Long: `Up starts a local cluster, reconciles a fleet on it and shows the progress.
 
-The control plane and Flux's controllers run as plain processes of yours. Which
-controllers run, and with which flags, is decided by the Flux manifests in the
-fleet. Everything outside, Git and Helm hosts and registries, is what --map says
-it is. Saving a file in a mapped folder makes a new revision at once.
+The control plane and Flux's controllers run as processes of your user. The Flux
+manifests in the fleet decide which controllers run, and with which flags. For each
+Git repository, Helm repository or registry outside of the cluster, --map names a local
+folder. When you save a file in such a folder, Flux gets a new revision at once.
 
-Without flags, a fleet's working directory is searched for its clusters. A file
-` + "tenure.yaml" + ` in the fleet's folder keeps the values of flags under their names.
+Without --fleet and --path, up searches the working directory for the folders of
+clusters. The file ` + "tenure.yaml" + ` in the fleet's folder can hold the values of flags, under
+their names.
 
-Ctrl-C stops everything and leaves nothing behind.`,
+Ctrl-C stops all processes and removes the cluster's files.`,
 		Example: `  # the fleet in this folder, with a tenant's repository from the folder beside it
   tenure up --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
 
@@ -77,7 +78,7 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	flags := cmd.Flags()
 	o.fleet.Add(cmd)
 	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
-	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
+	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder in which the cluster keeps its objects until the next start; without it, the cluster keeps nothing")
 	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running until tenure down")
 	flags.StringVar(&o.authentication, "authentication-config", "", "a `file` with an AuthenticationConfiguration for the API server, which says where people log in")
 	_ = cmd.MarkFlagDirname("data")

@@ -46,43 +46,46 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Attack a fleet as each of its tenants, and say what got through",
-		Long: `Run a fleet on a local cluster, with a real Kubernetes and a real Flux, and try
-to leave the bounds of each tenant: through the API with the tenant's identity,
-through Tenure's proxy, if the fleet has it, with the tenant's token, and through
-Git with commits to the tenant's repository, or pushes to its OCI artifact, as they
-are served here.
-Nothing outside the local cluster is touched. With several --path, one cluster
-is run after the other.
+		Short: "Attack a fleet as each of its tenants, and report the attacks that got through",
+		Long: `Verify runs a fleet on a local cluster, with a real Kubernetes and a real Flux, and
+attacks it as each of its tenants: through the API with the tenant's identity, through
+Tenure's proxy with the tenant's token, if the fleet has the proxy, and through Git with
+commits to a local copy of the tenant's repository, or pushes to a local copy of its OCI
+artifact. Verify changes nothing outside the local cluster. With several --path, it runs
+one cluster after the other.
 
-An attack is stopped (by what, and the same steps aimed at what the tenant owns
-do work), got through (what was touched, and what to do about it), or not proven
-(why it could not be tried here), or not installed (what it aims at is not there,
-which proves nothing).
+Each attack has one of four results:
+  stopped        a control refused it, and the same steps on the tenant's own objects work
+  got through    the report names the changed object, and the fix
+  not proven     verify could not try it here; the report gives the reason
+  not installed  the fleet lacks the target of the attack; this proves nothing
 
-The tenants are found by their labels and by what Flux delivers; "tenure get tenants
---why" and the report say by what evidence. The flags --tenants and --platform say otherwise.
-File ` + local.FileName + ` in the fleet's folder keeps the values of flags, under their names.
+Verify finds the tenants by labels and by the objects that Flux applies. The report, and
+"tenure get tenants --why", show the evidence. To correct it, use --tenants and --platform.
+The file ` + local.FileName + ` in the fleet's folder can hold the values of flags, under their names.
 
-Exit code 0: the fleet is ready and nothing got through, or stayed unproven, but
-what --baseline accepts. 1: something got through. 2: it could not be judged,
-because the fleet does not run here, has no tenants, an attack is not proven, or the
-run broke off. 3: wrong usage, or a fleet or a file that cannot be read; nothing was
-run. Of several clusters, the worst counts. 130: interrupted; what was found so far
-is reported. With --attack, a part is tried and the rest is not, so nothing is called
-safe: 1 if something got through, otherwise 2.`,
-		Example: `  # what a pull request would do
+Exit codes:
+  0    the fleet is ready, and no attack got through or is not proven, except for those
+       that --baseline accepts
+  1    an attack got through
+  2    no verdict: the fleet does not run here or has no tenants, an attack is not proven,
+       or the run broke off
+  3    wrong usage, or verify cannot read the fleet or a file; it ran nothing
+  130  interrupted; the report has the results so far
+Of several clusters, the worst verdict counts. With --attack, verify tries only some of the
+attacks and never calls the fleet safe: the exit code is 1 or 2.`,
+		Example: `  # test the folder of a pull request
   tenure verify --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
 
   # two clusters, with accepted risks; the text on the terminal, the rest for CI
   tenure verify --fleet . --path clusters/staging --path clusters/production \
     --baseline accepted-risks.yaml -o sarif=verify.sarif -o junit=verify.xml
 
-  # for a pull request: what changed since the main branch, and a page to read
+  # for a pull request: the differences from the main branch, and a page to read
   tenure verify --fleet . --path clusters/staging --compare main.json \
     -o markdown=comment.md -o html=verify.html
 
-  # after a fix: the attack that got through once more, and nothing else
+  # after a fix: try only the attack that got through
   tenure verify --fleet . --path clusters/staging --attack I4-git
 
   # for a program
@@ -106,13 +109,13 @@ safe: 1 if something got through, otherwise 2.`,
 	})
 	o.fleet.AddSeveral(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit, sarif, html or markdown, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
-	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what it accepts does not change the verdict until it expires, whether that gets through or is not proven")
-	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
+	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report: text, json, junit, sarif, html or markdown, with =FILE to write it to a file; repeatable. Without another form for the standard output, the text goes there")
+	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: attacks that may get through or stay not proven, each until a date, without a change of the verdict")
+	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json; -o markdown then lists the differences, as a comment for a pull request")
 	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+local.FileName)
-	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+local.FileName)
+	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, so that verify does not attack as their accounts, in the same form; repeatable, besides the list in "+local.FileName)
 	flags.StringArrayVar(&o.attacks, "attack", nil, "try this attack alone, by its ID in the report, such as I4, or its code, such as I4-git; repeatable")
-	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control, and the commands to try each yourself")
+	flags.BoolVar(&o.all, "all", false, "list in the text each attack that was stopped, not only the IDs by control, and the commands that repeat each attack")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
 	_ = cmd.RegisterFlagCompletionFunc("attack", cobra.FixedCompletions(slices.Sorted(maps.Keys(attackNames())), cobra.ShellCompDirectiveNoFileComp))

@@ -34,7 +34,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of tenure, and those of Kubernetes and Flux in it",
+		Short: "Print the versions of tenure and of the Kubernetes and Flux that it contains",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := current().format(output)

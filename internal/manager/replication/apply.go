@@ -85,7 +85,7 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 }
 
 // remove deletes an object that is no longer declared. If other field managers apply the
-// object too, remove gives up the declaration's fields only. It reports whether it is done.
+// object too, remove only gives up the fields of the declaration. It reports whether the removal is complete.
 func (e *Engine) remove(ctx context.Context, manager string, held replication.Held, p *problems) bool {
 	object := held.Object()
 	c, err := e.Clients.As(held.Account)

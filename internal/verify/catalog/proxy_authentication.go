@@ -41,13 +41,13 @@ func addProxyAuthentication(register func(...Attack)) {
 	})
 }
 
-// seesNamespace is the right to see a namespace.
+// seesNamespace is the right to get a namespace.
 func seesNamespace(name string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Namespace: name, Name: name}
 }
 
-// impersonating are requests about whose headers a proxy and an API server may
-// disagree. None of them is the caller's own any more, so each must be refused.
+// impersonating are requests whose identity headers a proxy and an API server may read differently. Each
+// of them asks for another identity than the caller's, so the proxy must refuse it.
 func (c *proxyClient) impersonating() []rawRequest {
 	const user, group, masters = "Impersonate-User", "Impersonate-Group", "system:masters"
 	self, foreign := c.who.User(), "system:serviceaccounts:"+c.scenario.Victim.Namespace
@@ -104,7 +104,7 @@ func (c *proxyClient) badTokens(ctx context.Context) ([]rawRequest, error) {
 		return nil, err
 	}
 	head, signature := c.token[:strings.LastIndex(c.token, ".")+1], []byte(c.token[strings.LastIndex(c.token, ".")+1:])
-	signature[0] ^= 1 // another letter of the alphabet, or a sign that is none
+	signature[0] ^= 1 // another letter of base64, or a character outside of base64
 	encode := base64.RawURLEncoding.EncodeToString
 	unsigned := encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:kube-system:default"}`)) + "."
 	bearer := func(value string) [][2]string { return [][2]string{{"Authorization", value}} }
@@ -150,7 +150,7 @@ func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// websockets are requests to become one, whose token is among the subprotocols.
+// websockets are requests to upgrade to a WebSocket, with the token among the subprotocols.
 func (c *proxyClient) websockets() []rawRequest {
 	const prefix, protocol = "base64url.bearer.authorization.k8s.io.", "base64.binary.k8s.io"
 	encode := base64.RawURLEncoding.EncodeToString
@@ -170,8 +170,7 @@ func (c *proxyClient) websockets() []rawRequest {
 	return all
 }
 
-// selfCertified shows a certificate that says of itself that it is an
-// administrator's.
+// selfCertified presents a self-signed client certificate with the name of an administrator.
 func selfCertified() (rawRequest, error) {
 	authority, err := pki.NewAuthority("tenure-attack")
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 // byProxy is the control of a refusal without a more specific reason.
 const byProxy = "proxy"
 
-// noToken is what stops an owner that is an account which is not there.
+// noToken is the control that stops an owner whose service account does not exist.
 const noToken = "no token"
 
 // reviewPath is the path of SelfSubjectReviews, whose answer names the caller.
 const reviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-// reviewBody is the question.
+// reviewBody is the body of a SelfSubjectReview.
 const reviewBody = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 
 const namespacesPath = "/api/v1/namespaces"
@@ -66,8 +66,8 @@ func onProxy(requests func(context.Context, *proxyClient) ([]rawRequest, error))
 	}
 }
 
-// works shows that the tenant's own requests get through, whichever way the proxy
-// takes with them.
+// works is the positive control: it checks that the proxy answers the tenant's own requests, both the
+// requests that it answers itself and those that it passes on.
 func (c *proxyClient) works(ctx context.Context) error {
 	r, err := c.send(ctx, rawRequest{method: http.MethodPost, path: reviewPath, body: reviewBody, token: c.token})
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *proxyClient) tryAll(ctx context.Context, all []rawRequest) Finding {
 	return stopped(strings.Join(controls, ", "), message)
 }
 
-// judge says what came of a request.
+// judge returns the outcome of a request.
 func (k rawRequest) judge(ctx context.Context, r rawResponse, err error) Finding {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "remote error: tls: "):
@@ -172,7 +172,7 @@ func (c *proxyClient) victimUIDs(ctx context.Context) ([]types.UID, error) {
 	return all, nil
 }
 
-// shows makes the judge of whether an answer has one of the objects in it.
+// shows returns a function that reports whether an answer contains one of the objects.
 func shows(uids []types.UID) func(context.Context, rawResponse) (bool, error) {
 	return func(_ context.Context, r rawResponse) (bool, error) {
 		return slices.ContainsFunc(uids, func(uid types.UID) bool { return bytes.Contains(r.body, []byte(uid)) }), nil
@@ -215,7 +215,7 @@ func (c *proxyClient) showsForeign(group, resource string) func(context.Context,
 			if resource == "namespaces" {
 				question.Namespace = item.Name
 			}
-			// The Tenant that I12 makes is what I12 is about.
+			// Attack I12 creates this Tenant, and only its finding counts the Tenant.
 			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == mistakenTenant)
 			if own || asked[where] {
 				continue

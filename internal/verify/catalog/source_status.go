@@ -58,7 +58,7 @@ func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) err
 	objects := e.ofEveryKind(ctx, "s4")
 	u := objects[slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == kind })]
 	if err := e.Admin.Create(ctx, u); err != nil {
-		// The error is not wrapped, so that it is not taken for a refusal of the attack.
+		// The error is not wrapped, since the caller would count a wrapped refusal as a control of the attack.
 		return fmt.Errorf("cannot make a %s for the tenant: %s", kind, firstLine(err.Error()))
 	}
 	defer e.remove(u)
@@ -79,7 +79,7 @@ func (e *Scenario) patchStatus(ctx context.Context, u *unstructured.Unstructured
 	return e.patchStatusWith(ctx, u, `{"status":{"observedGeneration":1}}`)
 }
 
-// patchStatusWith does so with a patch.
+// patchStatusWith is patchStatus with the given patch.
 func (e *Scenario) patchStatusWith(ctx context.Context, u *unstructured.Unstructured, patch string) error {
 	return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
 }

@@ -21,8 +21,8 @@ func chartVersion(folder string) string {
 }
 
 // pushCharts pushes the charts among the files of attacks beside the tenant's artifact, each with a
-// tag of its own: helm-controller installs no chart out of an artifact of manifests. The function
-// that it returns removes them, and is not nil.
+// tag of its own: helm-controller installs no chart out of an artifact of manifests. It returns a
+// function that removes the charts, and is never nil.
 func (e *Scenario) pushCharts(files map[string][]byte) (remove func(), err error) {
 	base, err := ocihost.ParseAddress(e.Repository.URL)
 	if err != nil {

@@ -92,8 +92,8 @@ type Host struct {
 func New() *Host { return &Host{repositories: map[Address][]*source{}} }
 
 // Add starts to serve a folder. If the address has no tag, the tag is latest or, for
-// a chart, the chart's version. The error names the folder that has the tag already,
-// or says why this folder cannot be served.
+// a chart, the chart's version. It returns an error if another folder has the tag, or if this
+// folder cannot be served.
 func (h *Host) Add(a Address, dir string) error {
 	s := &source{address: a, dir: dir}
 	one, err := s.current()
