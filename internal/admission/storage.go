@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const groupResource = "resource.k8s.io"
@@ -21,6 +22,11 @@ func claims() Rule {
 	specs := func(object string) string {
 		return fmt.Sprintf("(%[2]s ? [%[1]s.?spec.orValue({})] : %[3]s ? %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(t, t.?spec.orValue({})) : [])", object, isClaim, isStateful)
 	}
+	// Kubernetes prefers the class in this annotation, which is older than the field.
+	const older = "annotations[?'" + corev1.BetaStorageClassAnnotation + "']"
+	annotated := "(" + isClaim + " ? [object] : " + isStateful + " ? object.?spec.?volumeClaimTemplates.orValue([]) : []).all(c, !c.?metadata.?" + older + ".hasValue() ||" +
+		" c.metadata." + older + ".orValue('') == c.?spec.?storageClassName.orValue('unset') ||" +
+		" oldObject != null && (" + isStateful + " || oldObject.?metadata.?" + older + " == object.?metadata.?" + older + "))"
 	// The classes of each request; an empty one is none.
 	devices := func(object string) string {
 		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
@@ -56,6 +62,10 @@ func claims() Rule {
 			{
 				each("!(" + elsewhere + ")"),
 				objectPhrase + " + 'must not take its data from another namespace in spec.dataSourceRef'",
+			},
+			{
+				annotated,
+				objectPhrase + " + 'must not name a storage class in the annotation " + corev1.BetaStorageClassAnnotation + ": name it in spec.storageClassName'",
 			},
 			{
 				each(permitsClass("storage.classes", "c.?storageClassName.orValue('')")),

@@ -282,6 +282,11 @@ func storageCases() []limitCase {
 	claim := func(what, spec, limited, unlimited string) limitCase {
 		return limitCase{what, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}" + spec + "}}", limited, unlimited}
 	}
+	annotated := func(what, class, spec, want string) limitCase {
+		c := claim(what, spec, want, want)
+		c.manifest = strings.Replace(c.manifest, "{name: x}", "{name: x, annotations: {volume.beta.kubernetes.io/storage-class: "+class+"}}", 1)
+		return c
+	}
 	var templates []string
 	for i := range 32 {
 		templates = append(templates, fmt.Sprintf("{metadata: {name: d%d}, spec: {storageClassName: gold-9%02d, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", i, i))
@@ -296,6 +301,10 @@ func storageCases() []limitCase {
 		claim("another volume by name", ", storageClassName: fast, volumeName: theirs", "must not choose an existing volume", "must not choose an existing volume"),
 		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),
 		claim("a volume without a class", ", storageClassName: ''", "must not have storage class ''", "must not choose an existing volume"),
+		annotated("a class in the older annotation", "slow", "", "must not name a storage class in the annotation volume.beta.kubernetes.io/storage-class"),
+		annotated("no class in the older annotation", "''", ", storageClassName: fast", "must not name a storage class in the annotation"),
+		annotated("the same class in both", "fast", ", storageClassName: fast", ""),
+		{"the older annotation in a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d, annotations: {volume.beta.kubernetes.io/storage-class: slow}}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not name a storage class in the annotation", "StatefulSet x must not name a storage class in the annotation"},
 		{"the class of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not have storage class 'slow'", ""},
 		{"a StatefulSet with many of 1,000 classes", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [" + strings.Join(templates, ", ") + "]}}", "", ""},
 		{"an allowed device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", "", "must not request device class gpu (allowed: classes whose labels match the selector)"},

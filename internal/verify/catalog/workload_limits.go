@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -371,12 +372,17 @@ func addForeignVolume(register func(...Attack)) {
 		Kinds:    []string{"PersistentVolumeClaim", "StatefulSet"},
 		Title:    "claims a volume that was made for another tenant",
 		Controls: []string{"policy on PersistentVolumeClaims"},
-		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector and an empty storageClassName, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
+		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
 		Run: requests(
 			request{what: "claim a volume by its name", aimed: creating(named), own: own},
 			request{what: "claim a volume by its name, by a StatefulSet whose controller makes the claim", aimed: stateful(named), own: stateful(claim(nil))},
 			request{what: "claim a volume by its labels", aimed: creating(claim(map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"team": "other"}}})), own: own},
 			request{what: "claim a volume that has no class", aimed: creating(claim(map[string]any{"storageClassName": ""})), own: own},
+			request{what: "claim a volume that has no class, by the older annotation", own: own, aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+				u := claim(nil)(e)
+				u.SetAnnotations(map[string]string{corev1.BetaStorageClassAnnotation: ""})
+				return u
+			})},
 		),
 	})
 }
