@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -401,6 +402,18 @@ rules:
 		{"a limit that is not the request", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "requests: {memory: 1Gi}, limits: {memory: 2Gi}"), []string{"initContainers[0]", "MatchRequest"}},
 		{"a policy that a later rule ended", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "limits: {ephemeral-storage: 1Gi}"), nil},
 	})
+	pod := parse(t, of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", ""))
+	pod.SetNamespace("ruled-resources")
+	if err := owner.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[string]string{"301m": "must not exceed 200m", "300m": ""} {
+		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"`+limit+`"}}}]}}`))
+		err := owner.SubResource("resize").Patch(t.Context(), pod.DeepCopy(), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a resize to %s: got %v, want %q", limit, err, want)
+		}
+	}
 }
 
 // A list of allowed policies, and resources of the Pod itself, which a rule asks for.
