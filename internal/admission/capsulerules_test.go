@@ -228,6 +228,7 @@ rules:
       kinds: ["*"]
       labels:
         blocked: {required: true}
+        defaulted: {default: a}
         team: {values: [{exp: ^trusted-.*, negate: true}]}
 - enforce:
     action: allow
@@ -253,6 +254,7 @@ rules:
 		{"a value that is denied by what it is not", configMap(tenant+", team: untrusted", ""), []string{"team", "untrusted", "denied"}},
 		{"a value that is not denied", configMap(tenant+", team: trusted-a", ""), nil},
 		{"a name that is denied with any value", configMap(tenant+", blocked: a", ""), []string{"blocked", "denied"}},
+		{"a name for which a rule that denies has a default", configMap(tenant+", defaulted: a", ""), nil},
 		{"a kind by a pattern", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}", []string{"example.corp/tenant", "required"}},
 		{"another kind", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x}}", nil},
 		{"a kind of a group", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}", []string{`metadata label "env" is required`}},
