@@ -51,8 +51,9 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 
 // Edit decides whether an owner may change the labels and annotations of a namespace, and returns
 // the namespace with the values of the Tenant in the place of other ones. The owner references of a
-// namespace of a Capsule Tenant stay as they are: Capsule, too, admits such a change and undoes it. It
-// does not change its arguments. An error is always a [*Refusal].
+// namespace of a Capsule Tenant stay as they are: Capsule, too, admits such a change and undoes it,
+// unless nothing names a Tenant any more, which the policies refuse. It does not change its arguments.
+// An error is always a [*Refusal].
 func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, error) {
 	edited := wanted.DeepCopy()
 	for _, entries := range []*map[string]string{&edited.Labels, &edited.Annotations} {
@@ -60,7 +61,7 @@ func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, err
 			*entries = map[string]string{}
 		}
 	}
-	if slices.ContainsFunc(before.OwnerReferences, ofCapsule) {
+	if slices.ContainsFunc(before.OwnerReferences, ofCapsule) && !leaves(wanted) {
 		edited.OwnerReferences = before.DeepCopy().OwnerReferences
 	}
 	r := mayEdit(s, before)
@@ -80,6 +81,11 @@ func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, err
 // ofCapsule reports whether a reference is to a Tenant of Capsule.
 func ofCapsule(ref metav1.OwnerReference) bool {
 	return ref.Kind == "Tenant" && strings.HasPrefix(ref.APIVersion, v1beta2.GroupVersion.Group+"/")
+}
+
+// leaves reports whether neither a label nor a reference of a namespace names a Tenant of Capsule.
+func leaves(ns *corev1.Namespace) bool {
+	return ns.Labels[v1alpha1.LabelCapsuleTenant] == "" && !slices.ContainsFunc(ns.OwnerReferences, ofCapsule)
 }
 
 // mayEdit is about the user and the namespace.

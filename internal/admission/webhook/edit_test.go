@@ -100,20 +100,29 @@ func TestEditReferences(t *testing.T) {
 	reference := func(kind, group, uid string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: group + "/v1beta2", Kind: kind, Name: "x", UID: types.UID(uid)}
 	}
+	translated := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Labels["capsule.clastix.io/tenant"] = t.Name })
 	of, another, job := reference("Tenant", "capsule.clastix.io", "1"), reference("Tenant", "capsule.clastix.io", "2"), reference("Job", "batch", "3")
-	for name, tc := range map[string]struct{ before, asked, want []metav1.OwnerReference }{
-		"another Tenant": {[]metav1.OwnerReference{of}, []metav1.OwnerReference{another}, []metav1.OwnerReference{of}},
-		"one more":       {[]metav1.OwnerReference{of}, []metav1.OwnerReference{of, job}, []metav1.OwnerReference{of}},
-		"none":           {[]metav1.OwnerReference{job, of}, nil, []metav1.OwnerReference{job, of}},
-		"not of Capsule": {[]metav1.OwnerReference{job}, nil, nil},
-		"without before": {nil, []metav1.OwnerReference{of}, []metav1.OwnerReference{of}},
+	for name, tc := range map[string]struct {
+		labelled            bool
+		before, asked, want []metav1.OwnerReference
+	}{
+		"another Tenant":  {true, []metav1.OwnerReference{of}, []metav1.OwnerReference{another}, []metav1.OwnerReference{of}},
+		"without a label": {false, []metav1.OwnerReference{of}, []metav1.OwnerReference{another}, []metav1.OwnerReference{of}},
+		"one more":        {true, []metav1.OwnerReference{of}, []metav1.OwnerReference{of, job}, []metav1.OwnerReference{of}},
+		"none":            {true, []metav1.OwnerReference{job, of}, nil, []metav1.OwnerReference{job, of}},
+		"neither":         {false, []metav1.OwnerReference{of}, nil, nil},
+		"not of Capsule":  {true, []metav1.OwnerReference{job}, nil, nil},
+		"without before":  {true, nil, []metav1.OwnerReference{of}, []metav1.OwnerReference{of}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before := wanted("my-web", "tenure.dev/tenant", "dev-team", "tenure.dev/made-by", "owner")
+			before := wanted("my-web", "tenure.dev/tenant", "dev-team", "capsule.clastix.io/tenant", "dev-team", "tenure.dev/made-by", "owner")
 			asked := before.DeepCopy()
 			before.OwnerReferences, asked.OwnerReferences = tc.before, tc.asked
-			got, err := webhook.Edit(webhook.Situation{Tenant: tenant(nil), Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}}, before, asked)
+			if !tc.labelled {
+				delete(asked.Labels, "capsule.clastix.io/tenant")
+			}
+			got, err := webhook.Edit(webhook.Situation{Tenant: translated, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}}, before, asked)
 			if err != nil {
 				t.Fatal(err)
 			}
