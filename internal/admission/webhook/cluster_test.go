@@ -314,8 +314,6 @@ func (c *cluster) edits(t *testing.T) {
 		return ns, by.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":`+list+`}}`)))
 	}
 	const reference = `[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":"solo","uid":"1"}]`
-	_, err = references(solo, reference)
-	says(t, err, "labels, annotations, finalizers and status of the namespace solo-1 say whose it is")
 	_, err = references(c.as(t, ""), reference)
 	says(t, err, "")
 	ns, err = references(solo, strings.ReplaceAll(reference, "solo", "left"))
