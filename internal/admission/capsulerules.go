@@ -438,7 +438,8 @@ func (p *ruled) metadata(ofKind string) {
 		missing := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
 			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0])`, of.field, reservedKey, has("object"), has("oldObject"), of.word)
 		p.refuses("missing_"+of.field, firsts("variables.ofKind.filter(r, r.action == 'allow').map(r, "+firsts(missing)+")"))
-		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
+		// An entry that denies without values denies the name. One that has a default is about that.
+		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && !m[s].?default.hasValue() && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
 		values := func(object string) string {
 			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -227,6 +228,7 @@ rules:
       kinds: ["*"]
       labels:
         blocked: {required: true}
+        defaulted: {default: a}
         team: {values: [{exp: ^trusted-.*, negate: true}]}
 - enforce:
     action: allow
@@ -252,6 +254,7 @@ rules:
 		{"a value that is denied by what it is not", configMap(tenant+", team: untrusted", ""), []string{"team", "untrusted", "denied"}},
 		{"a value that is not denied", configMap(tenant+", team: trusted-a", ""), nil},
 		{"a name that is denied with any value", configMap(tenant+", blocked: a", ""), []string{"blocked", "denied"}},
+		{"a name for which a rule that denies has a default", configMap(tenant+", defaulted: a", ""), nil},
 		{"a kind by a pattern", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}", []string{"example.corp/tenant", "required"}},
 		{"another kind", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x}}", nil},
 		{"a kind of a group", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}", []string{`metadata label "env" is required`}},
@@ -401,6 +404,22 @@ rules:
 		{"a limit that is not the request", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "requests: {memory: 1Gi}, limits: {memory: 2Gi}"), []string{"initContainers[0]", "MatchRequest"}},
 		{"a policy that a later rule ended", of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", "limits: {ephemeral-storage: 1Gi}"), nil},
 	})
+	pod := parse(t, of("requests: {memory: 1Gi, cpu: 100m}, limits: {memory: 1280Mi, cpu: 110m}", ""))
+	pod.SetNamespace("ruled-resources")
+	if err := owner.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	resize := func(limit string) error {
+		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"`+limit+`"}}}]}}`))
+		return owner.SubResource("resize").Patch(t.Context(), pod.DeepCopy(), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	if err := resize("301m"); err == nil || !strings.Contains(err.Error(), "must not exceed 200m") {
+		t.Errorf("a resize to more than the rules allow: got %v", err)
+	}
+	// Once the Pod has a node, the API server asks whether that node resizes.
+	if err := resize("300m"); err != nil && !strings.Contains(err.Error(), "without support for resize") {
+		t.Errorf("a resize that the rules allow: got %v", err)
+	}
 }
 
 // A list of allowed policies, and resources of the Pod itself, which a rule asks for.

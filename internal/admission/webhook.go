@@ -175,7 +175,7 @@ func webhookClient() admissionregistrationv1.WebhookClientConfig {
 }
 
 // Webhook returns the configuration of the webhook. The API server calls it only for
-// namespaces that tenants' owners create, or give other labels and annotations, so that other requests neither wait for it nor fail
+// namespaces that tenants' owners create, or give other labels, annotations and owner references, so that other requests neither wait for it nor fail
 // while it is down.
 func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	scope := admissionregistrationv1.ClusterScope
@@ -195,7 +195,7 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			TimeoutSeconds:          new(int32(webhookSeconds)),
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
-				{Name: "changes-metadata", Expression: "request.operation == 'CREATE' || " + changed("labels") + " || " + changed("annotations")},
+				{Name: "changes-metadata", Expression: "request.operation == 'CREATE' || " + changed("labels") + " || " + changed("annotations") + " || " + changed("ownerReferences")},
 				{Name: "not-kubernetes", Expression: notKubernetes},
 				{Name: "not-the-manager", Expression: notAdmin[0]},
 				{Name: "not-platform", Expression: notAdmin[1]},

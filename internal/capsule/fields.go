@@ -87,7 +87,7 @@ func tenantFields() []Field {
 		{"spec.owners[].proxySettings[].kind", Different, "through the proxy: nodes that nodeSelector selects; classes that the Tenant allows, by `matchLabels` and `matchExpressions` or, for names, by their label `name`, and none for an expression; volumes that are bound to claims of the tenant. Several ways have to be one selector together, or a list is refused"},
 		{"spec.owners[].proxySettings[].operations", Reported, "`List` is honoured, as get, list and watch; the proxy changes nothing, whatever else is given: give that right with a ClusterRole"},
 		{"spec.permissions.allowOwnerPromotion", Different, "if it is false, the label has no effect in the tenant; owners can still set it"},
-		{"spec.permissions.matchOwners", Honoured, "an owner that the Tenant names too has the roles of both"},
+		{"spec.permissions.matchOwners", Honoured, "an owner that the Tenant names too has the roles of both. A TenantOwner with the label `projectcapsule.dev/tenant: NAME` is an owner of the Tenant of this name, selected or not"},
 		{"spec.additionalRoleBindings[].clusterRoleName", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given: everything namespaced, without status of Flux objects, impersonation, tokens, quotas"},
 		{"spec.additionalRoleBindings[].subjects", Honoured, "User, Group and ServiceAccount. A ServiceAccount without a namespace is the account in each of the tenant's namespaces"},
 		{"spec.additionalRoleBindings[].labels", Honoured, "on the RoleBindings"},

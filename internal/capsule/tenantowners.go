@@ -14,12 +14,11 @@ import (
 
 // permissions adds the TenantOwners that the Tenant selects to the owners.
 func (t *translation) permissions(all []v1beta2.TenantOwner) {
-	if t.tenant.Spec.Permissions == nil {
-		return
-	}
-	for i := range t.tenant.Spec.Permissions.MatchOwners {
-		if _, err := metav1.LabelSelectorAsSelector(&t.tenant.Spec.Permissions.MatchOwners[i]); err != nil {
-			t.note(Refused, fmt.Sprintf("spec.permissions.matchOwners[%d]", i), "%v", err)
+	if p := t.tenant.Spec.Permissions; p != nil {
+		for i := range p.MatchOwners {
+			if _, err := metav1.LabelSelectorAsSelector(&p.MatchOwners[i]); err != nil {
+				t.note(Refused, fmt.Sprintf("spec.permissions.matchOwners[%d]", i), "%v", err)
+			}
 		}
 	}
 	selected := slices.DeleteFunc(slices.Clone(all), func(o v1beta2.TenantOwner) bool { return !Selects(t.tenant, &o) })
@@ -56,10 +55,19 @@ func (t *translation) addOwner(o *v1beta2.TenantOwner) {
 	t.spec.Owners = append(t.spec.Owners, added)
 }
 
-// Selects reports whether a Tenant selects a TenantOwner. A selector that is not valid selects
-// nothing: [Translate] refuses it.
+// labelOwned is the label of a TenantOwner with the name of the Tenant that selects it.
+const labelOwned = "projectcapsule.dev/tenant"
+
+// Selects reports whether a Tenant selects a TenantOwner, or the TenantOwner has its name in a label.
+// A selector that is not valid selects nothing: [Translate] refuses it.
 func Selects(tenant *v1beta2.Tenant, o *v1beta2.TenantOwner) bool {
-	return tenant.Spec.Permissions != nil && o.DeletionTimestamp.IsZero() &&
+	if !o.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if tenant.Name != "" && o.Labels[labelOwned] == tenant.Name {
+		return true
+	}
+	return tenant.Spec.Permissions != nil &&
 		slices.ContainsFunc(tenant.Spec.Permissions.MatchOwners, func(s metav1.LabelSelector) bool {
 			selector, err := metav1.LabelSelectorAsSelector(&s)
 			return err == nil && selector.Matches(labels.Set(o.Labels))

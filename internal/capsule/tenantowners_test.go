@@ -24,6 +24,8 @@ func TestTenantOwners(t *testing.T) {
 		tenantOwner("b", "Group", "devops", devops, "edit"),
 		tenantOwner("a", "ServiceAccount", "system:serviceaccount:ci:deployer", common, "view", "admin"),
 		tenantOwner("other", "User", "mallory", map[string]string{"team": "sales"}, "admin"),
+		tenantOwner("labelled", "User", "bob", map[string]string{"projectcapsule.dev/tenant": "wind"}, "edit"),
+		tenantOwner("unnamed", "User", "eve", map[string]string{"projectcapsule.dev/tenant": ""}, "edit"),
 	}
 	for name, tc := range map[string]struct {
 		reason, tenant string
@@ -36,6 +38,10 @@ func TestTenantOwners(t *testing.T) {
 			[]v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "ci", Name: "deployer", Roles: []string{"admin", "capsule-namespace-deleter", "view"}}, {Kind: "Group", Name: "devops", Roles: []string{"edit"}}}, "",
 		},
 		"none": {"without selectors nobody is added", `spec: {owners: [{kind: User, name: ann, clusterRoles: [view]}], permissions: {allowOwnerPromotion: false}}`,
+			[]v1alpha1.Owner{{Kind: "User", Name: "ann", Roles: []string{"view"}}}, ""},
+		"by the label": {"the label of a TenantOwner names the Tenant", `{metadata: {name: wind}, spec: {owners: [{kind: User, name: ann, clusterRoles: [view]}]}}`,
+			[]v1alpha1.Owner{{Kind: "User", Name: "ann", Roles: []string{"view"}}, {Kind: "User", Name: "bob", Roles: []string{"edit"}}}, ""},
+		"another's label": {"it names another Tenant", `{metadata: {name: gas}, spec: {owners: [{kind: User, name: ann, clusterRoles: [view]}]}}`,
 			[]v1alpha1.Owner{{Kind: "User", Name: "ann", Roles: []string{"view"}}}, ""},
 		"invalid selector": {"a selector that is not valid must not select everybody", `spec: {permissions: {matchOwners: [{matchExpressions: [{key: a, operator: Wrong}]}]}}`, nil, "spec.permissions.matchOwners[0]"},
 	} {

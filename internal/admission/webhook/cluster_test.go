@@ -309,6 +309,20 @@ func (c *cluster) edits(t *testing.T) {
 	says(t, err, "")
 	_, err = label(c.as(t, ""), `{"control-plane":null}`)
 	says(t, err, "")
+	references := func(by client.Client, list string) (*corev1.Namespace, error) {
+		ns := space("solo-1")
+		return ns, by.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":`+list+`}}`)))
+	}
+	const reference = `[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":"solo","uid":"1"}]`
+	_, err = references(c.as(t, ""), reference)
+	says(t, err, "")
+	ns, err = references(solo, strings.ReplaceAll(reference, "solo", "left"))
+	says(t, err, "")
+	if len(ns.OwnerReferences) != 1 || ns.OwnerReferences[0].Name != "solo" {
+		t.Errorf("an owner has changed the Capsule Tenant of a namespace: %v", ns.OwnerReferences)
+	}
+	_, err = references(c.as(t, ""), "null")
+	says(t, err, "")
 }
 
 func (c *cluster) decides(t *testing.T) {

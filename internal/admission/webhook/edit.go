@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// edit decides about a change of the labels and annotations of a namespace, and returns the
+// edit decides about a change of the metadata of a namespace, and returns the
 // namespace with the changes of the webhook. It refuses only by what the API server says.
 func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespace) (*corev1.Namespace, error) {
 	profile, err := h.profile(ctx, q)
@@ -47,14 +50,19 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 }
 
 // Edit decides whether an owner may change the labels and annotations of a namespace, and returns
-// the namespace with the values of the Tenant in the place of other ones. It does not change its
-// arguments. An error is always a [*Refusal].
+// the namespace with the values of the Tenant in the place of other ones. The owner references of a
+// namespace of a Capsule Tenant stay as they are: Capsule, too, admits such a change and undoes it,
+// unless nothing names a Tenant any more, which the policies refuse. It does not change its arguments.
+// An error is always a [*Refusal].
 func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, error) {
 	edited := wanted.DeepCopy()
 	for _, entries := range []*map[string]string{&edited.Labels, &edited.Annotations} {
 		if *entries == nil {
 			*entries = map[string]string{}
 		}
+	}
+	if slices.ContainsFunc(before.OwnerReferences, ofCapsule) && !leaves(wanted) {
+		edited.OwnerReferences = before.DeepCopy().OwnerReferences
 	}
 	r := mayEdit(s, before)
 	for i, rules := range metadataRules(s, edited) {
@@ -68,6 +76,16 @@ func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, err
 		return nil, r
 	}
 	return edited, nil
+}
+
+// ofCapsule reports whether a reference is to a Tenant of Capsule.
+func ofCapsule(ref metav1.OwnerReference) bool {
+	return ref.Kind == "Tenant" && strings.HasPrefix(ref.APIVersion, v1beta2.GroupVersion.Group+"/")
+}
+
+// leaves reports whether neither a label nor a reference of a namespace names a Tenant of Capsule.
+func leaves(ns *corev1.Namespace) bool {
+	return ns.Labels[v1alpha1.LabelCapsuleTenant] == "" && !slices.ContainsFunc(ns.OwnerReferences, ofCapsule)
 }
 
 // mayEdit is about the user and the namespace.

@@ -9,6 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission/webhook"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestEdit decides about changes of the labels and annotations of an owner's namespace.
@@ -88,5 +90,45 @@ func change(to, changes map[string]string) {
 			continue
 		}
 		to[key] = value
+	}
+}
+
+// TestEditReferences changes the owner references of an owner's namespace: those of a namespace
+// of a Capsule Tenant stay, and the policies decide about the others.
+func TestEditReferences(t *testing.T) {
+	t.Parallel()
+	reference := func(kind, group, uid string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: group + "/v1beta2", Kind: kind, Name: "x", UID: types.UID(uid)}
+	}
+	translated := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Labels["capsule.clastix.io/tenant"] = t.Name })
+	of, another, job := reference("Tenant", "capsule.clastix.io", "1"), reference("Tenant", "capsule.clastix.io", "2"), reference("Job", "batch", "3")
+	for name, tc := range map[string]struct {
+		labelled            bool
+		before, asked, want []metav1.OwnerReference
+	}{
+		"another Tenant":  {true, []metav1.OwnerReference{of}, []metav1.OwnerReference{another}, []metav1.OwnerReference{of}},
+		"without a label": {false, []metav1.OwnerReference{of}, []metav1.OwnerReference{another}, []metav1.OwnerReference{of}},
+		"one more":        {true, []metav1.OwnerReference{of}, []metav1.OwnerReference{of, job}, []metav1.OwnerReference{of}},
+		"none":            {true, []metav1.OwnerReference{job, of}, nil, []metav1.OwnerReference{job, of}},
+		"neither":         {false, []metav1.OwnerReference{of}, nil, nil},
+		"not of Capsule":  {true, []metav1.OwnerReference{job}, nil, nil},
+		"without before":  {true, nil, []metav1.OwnerReference{of}, []metav1.OwnerReference{of}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := wanted("my-web", "tenure.dev/tenant", "dev-team", "capsule.clastix.io/tenant", "dev-team", "tenure.dev/made-by", "owner")
+			asked := before.DeepCopy()
+			before.OwnerReferences, asked.OwnerReferences = tc.before, tc.asked
+			if !tc.labelled {
+				delete(asked.Labels, "capsule.clastix.io/tenant")
+			}
+			got, err := webhook.Edit(webhook.Situation{Tenant: translated, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}}, before, asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.OwnerReferences); diff != "" {
+				t.Errorf("owner references (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

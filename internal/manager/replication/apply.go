@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,9 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 		return explain(p, w.object, w.account, err)
 	case !applied(existing, manager) && w.entry.Capsule && replicatedByOthers(existing):
 		// As with Capsule, declarations share an object as long as no two set the same field.
+	case !applied(existing, manager) && w.entry.Capsule && replicatedByCapsule(existing, w.tenant):
+		// The declaration moves from Capsule, with what it made there.
+		force = true
 	case !applied(existing, manager) && !w.entry.adopt:
 		p.add(reasonConflict, "%s exists, and somebody else made it, so that it cannot be adopted unasked: remove it, or set adopt to take part in it", name(w.object))
 		return notOurs
@@ -140,6 +144,16 @@ func replicatedByOthers(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[replication.LabelReplicated] == replication.Made && slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
 		return m.Operation == metav1.ManagedFieldsOperationApply && strings.HasPrefix(m.Manager, managerPrefix)
 	})
+}
+
+// replicatedByCapsule reports whether Capsule replicated an object for a tenant, before Tenure did.
+func replicatedByCapsule(o *unstructured.Unstructured, tenant string) bool {
+	labels := o.GetLabels()
+	if _, ours := labels[replication.LabelReplicated]; ours {
+		return false
+	}
+	_, older := labels[labelResources]
+	return older && labels[v1alpha1.LabelCapsuleTenant] == tenant || labels[labelManagedBy] == replications
 }
 
 // othersApply reports whether another field manager applies the object.

@@ -178,7 +178,7 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		j.scopes = nil
 	}
 	if d.refused == "" && problem == "" {
-		j.entries = capsuleEntries(d, account, j.scopes, p)
+		j.entries = capsuleEntries(d, account, j.scopes, r.Engine.scope, p)
 	}
 	if d.refused != "" {
 		p.add(reasonRefused, "%s", d.refused)

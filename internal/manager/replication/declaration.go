@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -114,8 +115,11 @@ func honoured() metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has its effect"}
 }
 
+// scopeOfKind returns whether a kind is namespaced.
+type scopeOfKind func(schema.GroupVersionKind) replication.Scope
+
 // capsuleEntries are the lists of a declaration.
-func capsuleEntries(d *declaration, account func(string) replication.Account, scopes []scope, p *problems) []entry {
+func capsuleEntries(d *declaration, account func(string) replication.Account, scopes []scope, kinds scopeOfKind, p *problems) []entry {
 	var entries []entry
 	for i, resources := range d.spec.Resources {
 		e := entry{index: i, adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
@@ -132,7 +136,7 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 			e.Items = append(e.Items, item.Raw)
 		}
 		for n, item := range resources.NamespacedItems {
-			src, err := sourceOf(fmt.Sprintf("%s.namespacedItems[%d]", e.Name, n), item)
+			src, err := sourceOf(fmt.Sprintf("%s.namespacedItems[%d]", e.Name, n), item, kinds)
 			if err != nil {
 				p.add(reasonRefused, "%s: %v", src.where, err)
 				continue
@@ -152,14 +156,14 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 			}
 			e.Templates = append(e.Templates, t)
 		}
-		e.context = d.context(e.Name, resources.Context, account, scopes, p)
+		e.context = d.context(e.Name, resources.Context, account, scopes, kinds, p)
 		entries = append(entries, e)
 	}
 	return entries
 }
 
 // context returns the objects that templates read.
-func (d *declaration) context(name string, context *v1beta2.TemplateContext, account func(string) replication.Account, scopes []scope, p *problems) []source {
+func (d *declaration) context(name string, context *v1beta2.TemplateContext, account func(string) replication.Account, scopes []scope, kinds scopeOfKind, p *problems) []source {
 	if context == nil {
 		return nil
 	}
@@ -171,7 +175,7 @@ func (d *declaration) context(name string, context *v1beta2.TemplateContext, acc
 		if inEach {
 			item.Namespace = "each"
 		}
-		src, err := sourceOf(where, item.ObjectReference)
+		src, err := sourceOf(where, item.ObjectReference, kinds)
 		if err == nil && (item.Index == "" || item.Index == "tenant" || item.Index == "namespace") {
 			err = fmt.Errorf("index %q is no name for templates, or is taken", item.Index)
 		}
@@ -213,7 +217,7 @@ func readerOf(s *scope, source string, account func(string) replication.Account)
 }
 
 // sourceOf parses a reference.
-func sourceOf(where string, item v1beta2.ObjectReference) (source, error) {
+func sourceOf(where string, item v1beta2.ObjectReference, kinds scopeOfKind) (source, error) {
 	src := source{where: where, namespace: item.Namespace, name: item.Name, optional: item.Optional == nil || *item.Optional}
 	version := item.APIVersion
 	if version == "" {
@@ -222,6 +226,9 @@ func sourceOf(where string, item v1beta2.ObjectReference) (source, error) {
 	var err error
 	if src.kind, err = kindOf(version, item.Kind); err != nil {
 		return src, err
+	}
+	if kinds(src.kind) == replication.Cluster {
+		return src, fmt.Errorf("cluster-scoped kind %s/%s is not allowed: only what is in a namespace is read", version, item.Kind)
 	}
 	if src.namespace == "" || (src.name == "") == (item.Selector == nil) {
 		return src, fmt.Errorf("it needs a namespace, and either a name or a selector")

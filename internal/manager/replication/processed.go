@@ -16,6 +16,8 @@ const (
 	labelManagedBy = "projectcapsule.dev/managed-by"
 	labelCreatedBy = "projectcapsule.dev/created-by"
 	replications   = "replications"
+	// labelResources is the label of these objects in older versions of Capsule.
+	labelResources = "capsule.clastix.io/resources"
 )
 
 // maxProcessed is the maximum number of processedItems in the schema.

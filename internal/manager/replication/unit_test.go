@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -191,6 +192,84 @@ func TestSharedObjects(t *testing.T) {
 	}
 }
 
+// TestReplicatedByCapsule checks which objects a declaration takes over unasked.
+func TestReplicatedByCapsule(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		labels map[string]string
+		want   bool
+	}{
+		"older":     {"versions of Capsule before 0.12", map[string]string{"capsule.clastix.io/resources": "0", "capsule.clastix.io/tenant": "solar"}, true},
+		"another":   {"it is another tenant's", map[string]string{"capsule.clastix.io/resources": "0", "capsule.clastix.io/tenant": "wind"}, false},
+		"present":   {"later versions", map[string]string{"projectcapsule.dev/managed-by": "replications"}, true},
+		"tenure's":  {"a declaration of Tenure's made it", map[string]string{"projectcapsule.dev/managed-by": "replications", "tenure.dev/replicated": "adopted"}, false},
+		"by others": {"another part of Capsule made it", map[string]string{"projectcapsule.dev/managed-by": "controller"}, false},
+		"unrelated": {"nobody replicated it", map[string]string{"capsule.clastix.io/tenant": "solar"}, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetLabels(tc.labels)
+		if got := replicatedByCapsule(u, "solar"); got != tc.want {
+			t.Errorf("%s: %s: got %v, want %v", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestTakeOver applies a declaration of Capsule's for an object that Capsule replicated, with another value.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	object := func(value string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"mode": value}}}
+		u.SetAPIVersion("v1")
+		u.SetKind("ConfigMap")
+		u.SetNamespace("solar-b")
+		u.SetName("house")
+		return u
+	}
+	for name, labels := range map[string]map[string]string{
+		"there": {"capsule.clastix.io/resources": "0", "capsule.clastix.io/tenant": "solar"},
+		"other": {"app": "house"},
+	} {
+		there := object("before")
+		there.SetLabels(labels)
+		c := faked(t, there)
+		e := engine(c)
+		var p problems
+		got := e.apply(t.Context(), "tenure-replicate-x", wantedObject{object: object("now"), entry: &entry{Entry: replication.Entry{Capsule: true}}, tenant: "solar"}, &p)
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(there), there); err != nil {
+			t.Fatal(err)
+		}
+		mode, _, _ := unstructured.NestedString(there.Object, "data", "mode")
+		switch {
+		case name == "there" && (got != inPlace || mode != "now" || there.GetLabels()["tenure.dev/replicated"] != "made"):
+			t.Errorf("what Capsule replicated is not taken over: %v, %s", there.Object, p.message())
+		case name == "other" && (got != notOurs || mode != "before"):
+			t.Errorf("somebody else's object has been taken over: %v", there.Object)
+		}
+	}
+}
+
+// TestClusterScopedSources refuses references to kinds that are in no namespace.
+func TestClusterScopedSources(t *testing.T) {
+	t.Parallel()
+	kinds := func(gvk schema.GroupVersionKind) replication.Scope {
+		if gvk.Kind == "ClusterRole" {
+			return replication.Cluster
+		}
+		return replication.Namespaced
+	}
+	for kind, want := range map[string]string{
+		"ClusterRole": "cluster-scoped kind rbac.authorization.k8s.io/v1/ClusterRole is not allowed",
+		"Role":        "it needs a namespace",
+	} {
+		ref := v1beta2.ObjectReference{Kind: kind, Name: "x"}
+		ref.APIVersion = "rbac.authorization.k8s.io/v1"
+		if _, err := sourceOf("x", ref, kinds); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", kind, err, want)
+		}
+	}
+}
+
 func replicatedObject(mark, manager string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if mark != "" {
@@ -230,7 +309,7 @@ func TestContextIsRead(t *testing.T) {
 			}
 			scopes := []scope{{tenant: "solar", namespaces: []replication.Namespace{{Name: "solar-a"}}}}
 			var p problems
-			wanted := e.plan(t.Context(), &job{scopes: scopes, entries: capsuleEntries(d, account, scopes, &p)}, &p)
+			wanted := e.plan(t.Context(), &job{scopes: scopes, entries: capsuleEntries(d, account, scopes, e.scope, &p)}, &p)
 			var got []string
 			for _, w := range wanted {
 				got = append(got, w.object.GetName())
