@@ -118,7 +118,7 @@ func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCa
 // and passes the answer on. A get has no selection: its path selects the object.
 func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, selected *Selection) error {
 	if !p.lists.take(c.flowKey) {
-		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", c.flowKey, p.lists.max)
+		return tooMany("quota", "%q has %d requests for shared objects open, which is the limit: wait until one ends", c.flowKey, p.lists.max)
 	}
 	defer p.lists.giveBack(c.flowKey)
 	query, err := r.URL.Query(), error(nil)

@@ -133,7 +133,7 @@ func (p *Proxy) passThrough(w *recorder, r *http.Request, c *requestCall) error 
 	w.answer = "passed"
 	if c.longRunning() {
 		if !p.watches.take(c.flowKey) {
-			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", c.flowKey, p.watches.max, p.watches.all)
+			return tooMany("quota", "%q has too many watches, logs and connections open, or all users together have: at most %d and %d at a time", c.flowKey, p.watches.max, p.watches.all)
 		}
 		defer p.watches.giveBack(c.flowKey)
 		if c.info.Verb == "watch" {

@@ -242,7 +242,7 @@ func TestWatchQuota(t *testing.T) {
 	once := rest.CopyConfig(config)
 	once.ContentType = "application/json"
 	code, body, header := own.raw(t, own.request(t, http.MethodGet, "/api/v1/namespaces?watch=true", config.BearerToken))
-	if code != http.StatusTooManyRequests || !strings.Contains(body, "too many requests open") || header.Get("Retry-After") == "" {
+	if code != http.StatusTooManyRequests || !strings.Contains(body, "too many watches, logs and connections open") || header.Get("Retry-After") == "" {
 		t.Errorf("a second watch: got %d %s", code, body)
 	}
 	first.Stop()

@@ -78,7 +78,7 @@ func Accepted(header http.Header) (string, error) {
 		}
 	}
 	if len(kept) == 0 {
-		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only application/json is served of what is put together from several tenants or namespaces")
+		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "the proxy merges the objects of several namespaces, and sends them as application/json only: accept that media type")
 	}
 	return strings.Join(slices.Compact(kept), ","), nil
 }
