@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -239,4 +240,115 @@ func TestUpgradeUnderAttack(t *testing.T) {
 	})
 	applyAll(t, admin, objects[i:i+1])
 	answers("all rules are in force again", func(string) bool { return true })
+}
+
+// A release that adds a version of the kinds of parameters, and stores it, leaves the rules in force:
+// the API server converts the parameters into the version that the policies name. A release takes
+// the version back in the same way. docs/design/api-versions.md builds on both.
+func TestFurtherVersion(t *testing.T) {
+	admin, tenant, restConfig := cluster(t)
+	governed := hostile(t, restConfig)
+	const elsewhere = "https://elsewhere.example.net/x"
+	create := func(c client.Client, manifest string) func(context.Context) error {
+		u := parse(t, manifest)
+		return func(ctx context.Context) error { return c.Create(ctx, u.DeepCopy(), client.DryRunAll) }
+	}
+	attack := &repeated{reason: "a source elsewhere, with parameters", send: create(governed, in("hostile-own", source("GitRepository", "url: "+elsewhere)))}
+	plain := &repeated{reason: "a Kustomization without an account", send: create(tenant, kustomization(""))}
+	honest := &repeated{reason: "a Kustomization", send: create(tenant, kustomization("serviceAccountName: dev-team"))}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer func() { stop(); running.Wait() }()
+	running.Go(func() { repeat(ctx, []*repeated{attack, plain, honest}) })
+
+	// define changes the versions of the kinds.
+	define := func(change func(versions []any) []any) {
+		t.Helper()
+		for _, kind := range []string{"tenancyprofiles", "tenantparameters"} {
+			crd := parse(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "+kind+".tenure.dev}}")
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+				t.Fatal(err)
+			}
+			spec := crd.Object["spec"].(map[string]any)
+			spec["versions"] = change(spec["versions"].([]any))
+			if err := admin.Update(t.Context(), crd); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	store := func(version any, is bool) { version.(map[string]any)["storage"] = is }
+	// write changes nothing but an annotation, so that the API server stores the object anew.
+	write := func(version, text string) {
+		t.Helper()
+		for _, object := range []string{"{kind: TenancyProfile, metadata: {name: default}}", "{kind: TenantParameters, metadata: {name: tenure, namespace: hostile-own}}"} {
+			o := parse(t, "{apiVersion: tenure.dev/"+version+", "+object[1:])
+			patch := fmt.Sprintf(`{"metadata": {"annotations": {"example.com/stored-as": %q}}}`, text)
+			testwait.For(t, o.GetKind()+" to be served as "+version, patience, func() (bool, string) {
+				err := admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
+				return err == nil, fmt.Sprint(err)
+			})
+		}
+	}
+	define(func(versions []any) []any {
+		further := runtime.DeepCopyJSONValue(versions[0]).(map[string]any)
+		further["name"] = "v1beta1"
+		store(versions[0], false)
+		return append(versions, further)
+	})
+	write("v1beta1", "v1beta1")
+	for _, r := range []*repeated{attack, plain, honest} {
+		before, _, _ := r.state()
+		testwait.For(t, "answers with a further version: "+r.reason, patience, func() (bool, string) {
+			sent, _, err := r.state()
+			return sent > before+20 && (err == nil) == (r == honest), fmt.Sprint(sent-before, " answers, the last is ", err)
+		})
+	}
+
+	// What is written in the new version is what the rules read.
+	parameters := parse(t, "{apiVersion: tenure.dev/v1beta1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-own}}")
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); err != nil {
+		t.Fatal(err)
+	}
+	spec := parameters.DeepCopy().Object["spec"]
+	if err := unstructured.SetNestedStringSlice(parameters.Object, []string{"https://elsewhere.example.net/*"}, "spec", "tenants", "sources", "git"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	running.Wait()
+	for _, r := range []*repeated{attack, plain} {
+		if sent, admitted, _ := r.state(); admitted > 0 {
+			t.Errorf("%s: %d of %d requests were admitted while the version was added", r.reason, admitted, sent)
+		}
+	}
+	if err := admin.Update(t.Context(), parameters); err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "the rules to read what was written as v1beta1", patience, func() (bool, string) {
+		err := attack.send(t.Context())
+		return err == nil, fmt.Sprint(err)
+	})
+	parameters.Object["spec"] = spec
+	if err := admin.Update(t.Context(), parameters); err != nil {
+		t.Fatal(err)
+	}
+
+	// Back: store the old version, write each object, and only then remove the new one.
+	define(func(versions []any) []any {
+		store(versions[0], true)
+		store(versions[1], false)
+		return versions
+	})
+	write("v1alpha1", "v1alpha1")
+	for _, kind := range []string{"tenancyprofiles", "tenantparameters"} {
+		crd := parse(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "+kind+".tenure.dev}}")
+		stored := client.RawPatch(types.MergePatchType, []byte(`{"status": {"storedVersions": ["v1alpha1"]}}`))
+		if err := admin.Status().Patch(t.Context(), crd, stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	define(func(versions []any) []any { return versions[:1] })
+	testwait.For(t, "the rules to refuse the source again", patience, func() (bool, string) {
+		err := attack.send(t.Context())
+		return err != nil && strings.Contains(err.Error(), "tenure-sources"), fmt.Sprint(err)
+	})
 }
