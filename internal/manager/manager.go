@@ -52,8 +52,10 @@ const (
 	leaseName = "tenure-manager"
 	// postTimeout is the timeout of a post to notification-controller.
 	postTimeout = 5 * time.Second
-	// shutdownTimeout is how long the manager waits for running reconciliations when it stops.
-	shutdownTimeout = 10 * time.Second
+	// shutdownTimeout is how long the manager waits for running reconciliations, and then for answers of
+	// webhooks, when it stops. A request may wait 8 s for a part of a quota. The Deployment's
+	// terminationGracePeriodSeconds is longer, and contains the 5 s before the manager stops.
+	shutdownTimeout = 20 * time.Second
 	// unlimited disables client-side rate limiting: the number of workers limits concurrent
 	// requests, and API priority and fairness distributes the API server's time.
 	unlimited = -1
