@@ -150,7 +150,7 @@ func testNodePort(r run) {
 // testPerson uses the API server as a person in the group that owns a Tenant.
 func testPerson(r run) {
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
-	r.tenure(r.Kubeconfig, "kubeconfig", "one", "--as-user", "alice", "-o", file)
+	r.tenure(r.Kubeconfig, "kubeconfig", "one", "--as-user", "alice", "--group", "team-one", "-o", file)
 	alice := proxied{run: r, kubeconfig: file}
 	for _, tc := range []struct {
 		want string

@@ -258,7 +258,7 @@ func (i issuer) testPeople(r run, address string) {
 		r.t.Errorf("a member of tenant one sees Pods of %s", out)
 	}
 	alice.refused("is forbidden", "kubectl", "get", "pods", "-n", "two")
-	alice.runs("kubectl", "create", "configmap", "mine", "-n", "one")
+	alice.runs("kubectl", "create", "configmap", "by-alice", "-n", "one")
 	mallory.refused("is forbidden", "kubectl", "get", "secrets", "-n", "flux-system")
 	mallory.refused("is forbidden", "kubectl", "get", "nodes")
 
