@@ -45,6 +45,9 @@ fleet's folder. Check writes nothing. It also reports:
   - Tenants that may use the hosts of other tenants
   - namespaces of tenants without a tenant's label, where the rules do not apply
   - objects of the platform that wait for an object of a tenant
+  - objects of tenants that today's rules would refuse, because they are older than a
+    rule or a limit. They keep running, so they are not wrong. Check asks with dry runs
+    that create the objects as the tenants' accounts, which you may need to impersonate
 
 The exit code is 1 if a row is wrong. Rules that only warn are wrong, unless the fleet
 sets warn mode or you pass --mode warn.`,

@@ -8,23 +8,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/ui"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// prefix begins the names of all our rules and policies.
+const prefix = "tenure-"
+
 var (
 	// policyName finds the name of one of our policies in a refusal or a warning of the API server.
-	policyName = regexp.MustCompile(`ValidatingAdmissionPolicy '(` + admission.Prefix + `[a-z-]+)'`)
+	policyName = regexp.MustCompile(`ValidatingAdmissionPolicy '(` + prefix + `[a-z-]+)'`)
 	// ruleName finds the names of the rules in the message of a policy of several rules.
-	ruleName = regexp.MustCompile(`\(rule (` + admission.Prefix + `[a-z-]+)\)`)
+	ruleName = regexp.MustCompile(`\(rule (` + prefix + `[a-z-]+)\)`)
 )
 
 // Rules that say nothing about what is in an object: who may write it, and that nobody may write now.
 const (
-	ruleManaged = admission.Prefix + "managed"
-	ruleCordon  = admission.Prefix + "cordon"
+	ruleManaged = prefix + "managed"
+	ruleCordon  = prefix + "cordon"
 )
 
 // openedPort is a part of the message of the rule tenure-services about a node port. The API server
