@@ -60,6 +60,9 @@ type Refusal struct {
 // Count counts the objects in the namespaces of tenants. The configuration needs the rights to list
 // and get them, and to impersonate the tenants' accounts. Progress is called with a text for people.
 func Count(ctx context.Context, config *rest.Config, tenants []discovery.Tenant, progress func(string)) (*Report, error) {
+	if user := config.Impersonate.UserName; user != "" {
+		return nil, fmt.Errorf("the kubeconfig impersonates %s, who cannot impersonate the tenants' accounts in turn", user)
+	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server limits the rate
 	config.WarningHandlerWithContext = collector{}
@@ -211,7 +214,7 @@ func (c *counter) clientOf(user rest.ImpersonationConfig) (client.Client, error)
 // mayNot reports whether an error says that the user may not create the object, or that nobody may act
 // as this user.
 func mayNot(err error) bool {
-	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot create resource ") || strings.Contains(err.Error(), " cannot impersonate resource "))
+	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot create resource ") || strings.Contains(err.Error(), " cannot impersonate"))
 }
 
 // warningsKey is the key of a context for the list of the warnings about its request.
