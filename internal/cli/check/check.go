@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
+	"github.com/tenure-dev/tenure/internal/cli/check/olderobjects"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -44,6 +45,9 @@ fleet's folder. Check writes nothing. It also reports:
   - Tenants that may use the hosts of other tenants
   - namespaces of tenants without a tenant's label, where the rules do not apply
   - objects of the platform that wait for an object of a tenant
+  - objects of tenants that today's rules would refuse, because they are older than a
+    rule or a limit. They keep running, so they are not wrong. Check asks with dry runs
+    that create the objects as the tenants' accounts, which you may need to impersonate
 
 The exit code is 1 if a row is wrong. Rules that only warn are wrong, unless the fleet
 sets warn mode or you pass --mode warn.`,
@@ -97,7 +101,7 @@ func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Clu
 	if o.pre {
 		return cluster.Prerequisites(ctx)
 	}
-	err = o.findTenants(ctx, &cluster)
+	tenants, err := o.findTenants(ctx, &cluster)
 	if apierrors.IsForbidden(err) {
 		fmt.Fprintf(streams.Err, "note: tenants are known by their labels alone, and the dependencies of the platform are not checked: %s\n", ui.Clean(err.Error()))
 		err = nil
@@ -105,7 +109,33 @@ func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Clu
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Check(ctx)
+	results, err = cluster.Check(ctx)
+	if err != nil || len(tenants) == 0 {
+		return results, err
+	}
+	return append(results, o.countOlder(ctx, streams, tenants)), nil
+}
+
+// countOlder counts the objects of tenants that the rules would refuse today. They keep running, so
+// that nothing is wrong, and neither is it wrong if the user may not count them.
+func (o *options) countOlder(ctx context.Context, streams ui.IO, tenants []discovery.Tenant) lockdown.Result {
+	row := lockdown.Result{Name: "older objects", OK: true}
+	progress := func(string) {}
+	if screen := streams.Stderr(); screen.Interactive {
+		steps := ui.NewSteps(screen)
+		defer steps.Close()
+		progress = steps.Start("older objects").Update
+	}
+	config, err := o.REST()
+	if err == nil {
+		var report *olderobjects.Report
+		if report, err = olderobjects.Count(ctx, config, tenants, progress); err == nil {
+			row.Message = report.String()
+			return row
+		}
+	}
+	row.Message = "not counted: " + err.Error()
+	return row
 }
 
 // load reads the fleet to compare the cluster with.
@@ -117,27 +147,27 @@ func (o *options) load() (*layout.Fleet, error) {
 	})
 }
 
-// findTenants finds the namespaces of tenants and what depends on their objects, unless the cluster has
+// findTenants finds the tenants, their namespaces and what depends on their objects, unless the cluster has
 // no Flux. The file in the fleet's folder says which namespaces are whose, as for tenure get tenants.
-func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) error {
+func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) ([]discovery.Tenant, error) {
 	choice, err := local.Choice(o.fleet, nil, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	choice.Root = cluster.Namespace
 	found, err := discovery.Discover(ctx, cluster.Client, choice)
 	if meta.IsNoMatchError(err) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cluster.TenantNamespaces = []string{}
 	for _, t := range found.Tenants {
 		cluster.TenantNamespaces = append(cluster.TenantNamespaces, t.Namespaces...)
 	}
 	cluster.Dependencies, err = discovery.Dependencies(ctx, cluster.Client, found.Tenants)
-	return err
+	return found.Tenants, err
 }
 
 func (o *options) connect() (lockdown.Cluster, error) {

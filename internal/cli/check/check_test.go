@@ -2,20 +2,29 @@ package check_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/check"
+	"github.com/tenure-dev/tenure/internal/cli/check/olderobjects"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -60,6 +69,7 @@ func TestDrift(t *testing.T) {
 		expect("False", drift.words)
 	}
 	operated(t, cluster)
+	older(t, cluster, kube)
 }
 
 // teamOfOperator are the objects of a team that a ResourceSet made, as in flux-operator's examples: the
@@ -123,6 +133,140 @@ func operated(t *testing.T, cluster *localcluster.Cluster) {
 		if line := row(t, tc.name, "--kubeconfig", cluster.Kubeconfig); !strings.HasPrefix(line, tc.ready+" ") || !strings.Contains(line, tc.words) {
 			t.Errorf("row %s is %q, want %s and %q", tc.name, line, tc.ready, tc.words)
 		}
+	}
+}
+
+// teamWithObjects are a team, and objects in its namespace that a platform admin made.
+const teamWithObjects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {toolkit.fluxcd.io/tenant: shop}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: shop, namespace: shop, labels: {toolkit.fluxcd.io/tenant: shop}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: all, namespace: shop}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: shop, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: all}
+subjects: [{kind: ServiceAccount, name: shop, namespace: shop}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: quay.io/acme/web:1}]}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: exempt, namespace: shop}
+spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: quay.io/acme/web:1}]}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent, namespace: shop, labels: {kustomize.toolkit.fluxcd.io/name: agents, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: quay.io/acme/agent:1}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: shop}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: job, image: quay.io/acme/job:1}]}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: door, namespace: shop}
+spec: {type: NodePort, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 80}]}
+`
+
+// limitingProfile limits the images of these objects.
+const limitingProfile = `
+apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec:
+  exemptions: [{rule: tenure-workloads, namespace: shop, kind: Deployment, name: exempt, reason: it moves soon}]
+  tenants:
+    workloads: {images: {registries: [registry.example.com/shop/*]}}
+`
+
+// older checks that the command counts objects from before a limit until they keep to it, and that it
+// writes nothing.
+func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
+	t.Helper()
+	if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, limitingProfile)); err != nil {
+		t.Fatal(err)
+	}
+	// An admin is exempt from the limits, and not from the demand for a profile.
+	testwait.For(t, "the rules to read the profile", time.Minute, func() (bool, string) {
+		err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, teamWithObjects))
+		return err == nil, fmt.Sprint(err)
+	})
+	expect := func(reason string, words ...string) {
+		t.Helper()
+		testwait.For(t, reason, time.Minute, func() (bool, string) {
+			line := row(t, "older objects", "--kubeconfig", cluster.Kubeconfig)
+			return strings.HasPrefix(line, "True ") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }), line
+		})
+	}
+	expect("older objects to be counted", "True 3 of ", "objects break today's rules, and keep running (", "tenure-workloads: 2", "tenure-services: 1",
+		"Deployment shop/web (", "Job shop/once (", "Service shop/door (tenure-services)")
+	uncounted(t, cluster.REST)
+	for _, fixed := range []struct{ version, kind, name, patch string }{
+		{"apps/v1", "Deployment", "web", `[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "registry.example.com/shop/web:1"}]`},
+		{"v1", "Service", "door", `[{"op": "replace", "path": "/spec/type", "value": "ClusterIP"}]`},
+	} {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion(fixed.version)
+		u.SetKind(fixed.kind)
+		u.SetNamespace("shop")
+		u.SetName(fixed.name)
+		if err := kube.Patch(t.Context(), u, client.RawPatch(types.JSONPatchType, []byte(fixed.patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("corrected objects not to be counted", "True 1 of ", "tenure-workloads: 1", "Job shop/once (")
+}
+
+// uncounted checks that a user who may only read learns why nothing is counted.
+func uncounted(t *testing.T, admin *rest.Config) {
+	t.Helper()
+	token, err := kubernetes.NewForConfigOrDie(admin).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := rest.AnonymousClientConfig(admin)
+	reader.BearerToken = token.Status.Token
+	report, err := olderobjects.Count(t.Context(), reader, []discovery.Tenant{{Namespaces: []string{"shop"}, Accounts: []discovery.Account{{Namespace: "shop", Name: "shop"}}}}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := report.String(); !strings.HasPrefix(text, "not counted; 5 objects could not be tried, such as: ") || !strings.Contains(text, "cannot impersonate") {
+		t.Errorf("a reader's count is %q", text)
 	}
 }
 
