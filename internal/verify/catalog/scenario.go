@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -281,7 +282,15 @@ type readiness struct {
 	message string
 }
 
-// awaitCondition waits until Flux has tried an object, and returns the result.
+// conflict is in the message of a controller whose request met a concurrent change, such as that of
+// a quota by another attack. Kubernetes asks to try again, and Flux does so after the interval only.
+const conflict = "the object has been modified; please apply your changes to the latest version"
+
+// maxConflicts is how often an attack has Flux try again after a conflict.
+const maxConflicts = 5
+
+// awaitCondition waits until Flux has tried an object, and returns the result. After a conflict it
+// has Flux try again.
 func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructured) (readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
 	defer cancel()
@@ -295,6 +304,7 @@ func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructu
 	}
 	defer w.Stop()
 	var last readiness
+	asked, conflicts := "", 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -304,9 +314,21 @@ func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructu
 			if !open || !ok {
 				return last, nil
 			}
-			if a, final := readyCondition(current); final {
+			a, final := readyCondition(current)
+			handled, _, _ := unstructured.NestedString(current.Object, "status", "lastHandledReconcileAt")
+			switch {
+			case asked != "" && handled != asked:
+				// This is the answer from before.
+			case final && strings.Contains(a.message, conflict) && conflicts < maxConflicts:
+				conflicts++
+				asked = rand.Text()
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, asked)
+				if err := e.Admin.Patch(ctx, current, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+					return readiness{}, fmt.Errorf("cannot have Flux try %s again: %w", u.GetName(), err)
+				}
+			case final:
 				return a, nil
-			} else if a.message != "" {
+			case a.message != "":
 				last = readiness{message: a.message}
 			}
 		}
