@@ -69,8 +69,7 @@ func TenureRows() []Row {
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		// Owners have the right to patch namespaces: the rule limits the namespaces and the
 		// changes, and so does the webhook.
-		singleControl(rule("namespaces"), "I7-api"),
-		{Controls: []Control{rule("namespaces"), countingWebhook()}, Attacks: []string{"I6-api"}, Also: []string{"I7-api", "A2-api"}},
+		{Controls: []Control{rule("namespaces"), countingWebhook()}, Attacks: []string{"I6-api", "I7-api"}, Also: []string{"A2-api"}},
 		{Controls: []Control{rule("namespaces"), countingWebhook(), rule("namespace-names")}, Attacks: []string{"I18-api"}, Also: []string{"A2-api", "I6-api", "I7-api", "I16-api", "I20-api", "I21-api-labels"}},
 		{Controls: []Control{countingWebhook(), rule("namespace-names")}, Attacks: []string{"I16-api", "I20-api", "I21-api-labels"}, Also: []string{"A2-api"}},
 		singleControl(rule("takeover"), "I20-api"),
