@@ -39,7 +39,7 @@ func main() {
 // config maps the path of each provider, such as /dex, to the provider.
 type config map[string]provider
 
-// provider is what one provider knows.
+// provider holds the clients and the users of one provider.
 type provider struct {
 	// Clients maps the name of each public client to the lifetime of its ID tokens, such as 1h.
 	Clients map[string]string

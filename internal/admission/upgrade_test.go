@@ -304,7 +304,7 @@ func TestFurtherVersion(t *testing.T) {
 		})
 	}
 
-	// What is written in the new version is what the rules read.
+	// The rules read what a client writes in the new version.
 	parameters := parse(t, "{apiVersion: tenure.dev/v1beta1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-own}}")
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); err != nil {
 		t.Fatal(err)

@@ -454,8 +454,8 @@ func (d *discovery) syncAccounts() []Account {
 	return accounts
 }
 
-// guessAccounts finds the accounts of a tenant of which no account with the tenant's label or in
-// a Flux object has rights. It uses the subjects of the bindings with the tenant's label, as in
+// guessAccounts finds further accounts of a tenant if none of the accounts with the tenant's label
+// or in its Flux objects has rights. It uses the subjects of the bindings with the tenant's label, as in
 // fleets whose Flux objects have a kubeConfig, or else those of the bindings that the tenant did not
 // apply, as for the account to which Flux falls back. If there is no account at all, it uses the
 // account default, which every namespace has.

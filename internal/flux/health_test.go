@@ -72,8 +72,8 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// TestOperatorHealth checks that an object of flux-operator that waits for what it applied has failed
-// when one of these objects has, as its timeout would say later.
+// TestOperatorHealth checks that an object of flux-operator which waits for its objects has failed as
+// soon as one of them has failed, and not only at its timeout.
 func TestOperatorHealth(t *testing.T) {
 	t.Parallel()
 	operator := func(kind Kind, spec map[string]any) Row {

@@ -13,13 +13,13 @@ import (
 // new file first.
 func KustomizationFiles() []string { return konfig.RecognizedKustomizationFileNames() }
 
-// IsKustomizationFile reports whether a path is that of a kustomization file.
+// IsKustomizationFile reports whether the last part of a path is the name of a kustomization file.
 func IsKustomizationFile(name string) bool {
 	return slices.Contains(KustomizationFiles(), path.Base(name))
 }
 
-// KustomizationFile returns the path and the content of the kustomization file in a folder. The
-// error is [fs.ErrNotExist] if the folder has none, or else that of reading the file.
+// KustomizationFile returns the path and the content of the kustomization file in a folder. It
+// returns [fs.ErrNotExist] if the folder has none, and the error of the read if the read fails.
 func KustomizationFile(files fs.FS, folder string) (name string, content []byte, err error) {
 	for _, base := range KustomizationFiles() {
 		name = path.Join(folder, base)

@@ -179,8 +179,8 @@ func (c *Cluster) credentialUses() map[string][]flux.SecretUse {
 }
 
 // fakeCredentials replaces the data of Secrets that Flux reads as credentials or as keys for
-// decryption: no program accepts any text as a private key. Files without such a Secret stay as they
-// are: their comments and form may matter to whoever reads them.
+// decryption: no program accepts any text as a private key. It does not change files without
+// such a Secret, and so keeps their comments and their form.
 func (c *Cluster) fakeCredentials(name string, content []byte, uses map[string][]flux.SecretUse) ([]byte, error) {
 	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
 		return content, nil

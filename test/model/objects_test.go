@@ -174,7 +174,7 @@ func address(random *rand.Rand) any {
 	return made + pick("", "", "", "", "/", "?x=1", "?", "#x", "#", "?/../../other", "\\x")
 }
 
-// expression joins parts of expressions at random, some of which call what they must not.
+// expression joins random parts of expressions. Some parts call functions that the rules refuse.
 func expression(random *rand.Rand) string {
 	parts := []string{
 		"dep.x == 'a'", "size(dep.x) > 1", "has ( dep.y )", "dep.x in ( ['a'] )", "dep.x.all(e, e == 1)", "dep.x.filter\n(e, e.z).exists(f, f)", "dep.x.map(a, a) == []",

@@ -252,7 +252,7 @@ func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
 	expect("corrected objects not to be counted", "True 1 of ", "tenure-workloads: 1", "Job shop/once (")
 }
 
-// uncounted checks that a user who may only read learns why nothing is counted.
+// uncounted checks that a user with read rights only gets the reason why check counts nothing.
 func uncounted(t *testing.T, admin *rest.Config) {
 	t.Helper()
 	token, err := kubernetes.NewForConfigOrDie(admin).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

@@ -37,8 +37,8 @@ func tenant(streams ui.IO) *cobra.Command {
 A Tenant object needs one run: the manager stops the tenant's deliveries, and then deletes
 its namespaces with everything in them.
 
-Plain manifests need two runs, and so does a Tenant in whose namespaces the fleet has
-objects. Flux deletes the tenant's objects with the rights of the tenant's account, so the
+Plain manifests need two runs. A Tenant needs two if the fleet has other objects in its
+namespaces. Flux deletes the tenant's objects with the rights of the tenant's account, so the
 account must stay until Flux has deleted them. The first run removes the tenant's source
 and Kustomization, or the Tenant. Commit and push, and wait for what the command names.
 Then the second run removes the other files: account, role bindings, namespaces, and the

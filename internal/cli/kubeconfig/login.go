@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,16 +95,8 @@ func (o *options) loginFile(ctx context.Context, kube client.Client, config *res
 	if err != nil {
 		return err
 	}
-	out := clientcmdapi.NewConfig()
-	out.Clusters["tenure"] = &clientcmdapi.Cluster{Server: target.Server, TLSServerName: target.ServerName, CertificateAuthorityData: target.CA}
-	out.AuthInfos[o.tenant] = &clientcmdapi.AuthInfo{Exec: plugin}
-	out.Contexts[o.tenant] = &clientcmdapi.Context{Cluster: "tenure", AuthInfo: o.tenant}
-	out.CurrentContext = o.tenant
-	content, err := clientcmd.Write(*out)
-	if err != nil {
-		return fmt.Errorf("cannot write a kubeconfig: %w", err)
-	}
-	where, err := o.print(content)
+	cluster := &clientcmdapi.Cluster{Server: target.Server, TLSServerName: target.ServerName, CertificateAuthorityData: target.CA}
+	where, err := o.printFor(o.tenant, cluster, &clientcmdapi.AuthInfo{Exec: plugin})
 	if err != nil {
 		return err
 	}

@@ -67,16 +67,9 @@ func (o *options) person(ctx context.Context, kube client.Client, config *rest.C
 	if err != nil {
 		return ui.WithHint(fmt.Errorf("cannot get a certificate for %s: %w", o.user, err), "it takes a cluster that signs certificates for kubernetes.io/kube-apiserver-client, and the right to approve them; managed clusters have a login of their own")
 	}
-	out := clientcmdapi.NewConfig()
-	out.Clusters["tenure"] = cluster
-	out.AuthInfos[o.user] = &clientcmdapi.AuthInfo{ClientCertificateData: signed, ClientKeyData: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})}
-	out.Contexts[o.user] = &clientcmdapi.Context{Cluster: "tenure", AuthInfo: o.user}
-	out.CurrentContext = o.user
-	content, err := clientcmd.Write(*out)
-	if err != nil {
-		return fmt.Errorf("cannot write a kubeconfig: %w", err)
-	}
-	where, err := o.print(content)
+	where, err := o.printFor(o.user, cluster, &clientcmdapi.AuthInfo{
+		ClientCertificateData: signed, ClientKeyData: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}),
+	})
 	if err != nil {
 		return err
 	}
@@ -194,4 +187,19 @@ func expiry(certificate []byte) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("the cluster has signed something that is no certificate: %w", err)
 	}
 	return parsed.NotAfter, nil
+}
+
+// printFor prints a kubeconfig with one cluster and one user, or writes it to the file of --output. It
+// returns the start of the message about that.
+func (o *options) printFor(user string, cluster *clientcmdapi.Cluster, credential *clientcmdapi.AuthInfo) (where string, err error) {
+	out := clientcmdapi.NewConfig()
+	out.Clusters["tenure"] = cluster
+	out.AuthInfos[user] = credential
+	out.Contexts[user] = &clientcmdapi.Context{Cluster: "tenure", AuthInfo: user}
+	out.CurrentContext = user
+	content, err := clientcmd.Write(*out)
+	if err != nil {
+		return "", fmt.Errorf("cannot write a kubeconfig: %w", err)
+	}
+	return o.print(content)
 }

@@ -48,8 +48,8 @@ type Artifact struct {
 }
 
 // Kyverno returns what the fleet has of Kyverno. Like [Fleet.UsesOperator] it looks at all
-// manifests of the repository, since a cluster's folder seldom has its infrastructure, and at those
-// in the folders of other repositories, one of which may have the infrastructure. It skips files
+// manifests of the repository, since the infrastructure is seldom in a cluster's folder, and at those
+// in the folders of other repositories. It skips files
 // that cannot be parsed.
 func (f *Fleet) Kyverno(others ...string) Kyverno {
 	var use Kyverno

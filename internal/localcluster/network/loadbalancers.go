@@ -138,8 +138,8 @@ func (s *Services) balanced(pool netip.Prefix) (map[string]balanced, error) {
 	return addresses, nil
 }
 
-// addressesOf returns the addresses of the range, as host:port, that a port of a Service has. Other
-// addresses in the status of a Service can come from everyone who may write it.
+// addressesOf returns the addresses of the range, as host:port, that a port of a Service has. It leaves
+// out other addresses: any user with the right to write the status can set them.
 func addressesOf(service *corev1.Service, port corev1.ServicePort, pool netip.Prefix) []string {
 	if !pool.IsValid() || !isTCP(port.Protocol) {
 		return nil

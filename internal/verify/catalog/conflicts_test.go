@@ -66,7 +66,11 @@ func TestConflicts(t *testing.T) {
 					says(metav1.ConditionFalse, met, "an earlier request")
 					says(metav1.ConditionUnknown, "Reconciliation in progress", "an earlier request")
 					attempts++
-					answer(patch.GetAnnotations()[requestedAt])
+					handled := patch.GetAnnotations()[requestedAt]
+					if forced := patch.GetAnnotations()["reconcile.fluxcd.io/forceAt"]; forced != handled {
+						t.Errorf("helm-controller would not try again: requestedAt is %q, forceAt %q", handled, forced)
+					}
+					answer(handled)
 					return nil
 				},
 			})

@@ -282,8 +282,8 @@ type readiness struct {
 	message string
 }
 
-// conflict is in the message of a controller whose request met a concurrent change, such as that of
-// a quota by another attack. Kubernetes asks to try again, and Flux does so after the interval only.
+// conflict is a part of a controller's message about a concurrent change, for example when another
+// attack changed the usage of a quota. Flux tries again only after the object's interval.
 const conflict = "the object has been modified; please apply your changes to the latest version"
 
 // maxConflicts is how often an attack has Flux try again after a conflict.
@@ -322,7 +322,8 @@ func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructu
 			case final && strings.Contains(a.message, conflict) && conflicts < maxConflicts:
 				conflicts++
 				asked = rand.Text()
-				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, asked)
+				// Without forceAt, helm-controller does not install a release again that has failed.
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%[2]q,"reconcile.fluxcd.io/forceAt":%[2]q}}}`, requestedAt, asked)
 				if err := e.Admin.Patch(ctx, current, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 					return readiness{}, fmt.Errorf("cannot have Flux try %s again: %w", u.GetName(), err)
 				}

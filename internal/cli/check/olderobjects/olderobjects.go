@@ -41,8 +41,8 @@ type Report struct {
 	Objects int
 	// Refused are the objects that a rule refuses or warns of, sorted.
 	Refused []Refusal
-	// Untried is the number of objects of which the rules said nothing, and Reason is the API
-	// server's reason for one of them.
+	// Untried is the number of objects that the API server refused for other reasons before the rules
+	// decided, and Reason is its reason for one of them.
 	Untried int
 	Reason  string
 	// More reports whether there are more objects than were looked at.
@@ -135,7 +135,7 @@ type counter struct {
 // try is shared by the objects of one kind in one namespace: the same user may create all of them.
 type try struct {
 	users []rest.ImpersonationConfig
-	// first is the index of the first user who may create them.
+	// first is the index of the first user with the right to create them.
 	first atomic.Int32
 }
 

@@ -23,7 +23,8 @@ var (
 	ruleName = regexp.MustCompile(`\(rule (` + prefix + `[a-z-]+)\)`)
 )
 
-// Rules that say nothing about what is in an object: who may write it, and that nobody may write now.
+// These rules do not check the content of an object: tenure-managed checks the writer, and
+// tenure-cordon stops all writers.
 const (
 	ruleManaged = prefix + "managed"
 	ruleCordon  = prefix + "cordon"
