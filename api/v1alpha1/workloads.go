@@ -365,6 +365,14 @@ type Network struct {
 	// attach to. If it is unset, they may attach to every Gateway that admits them.
 	// +optional
 	Gateways *AllowedNames `json:"gateways,omitempty"`
+
+	// ingressAnnotations are the names of annotations that Ingresses may have although they
+	// reach beyond the tenant: they write text into the configuration of an ingress
+	// controller (CVE-2021-25742), join a load balancer that several namespaces share, or
+	// name an object of another namespace. If it is unset, there are none. Other
+	// annotations need no entry.
+	// +optional
+	IngressAnnotations *AllowedNames `json:"ingressAnnotations,omitempty"`
 }
 
 // The values of isolation.

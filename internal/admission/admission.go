@@ -187,6 +187,7 @@ func Rules() []Rule {
 		externalArtifacts(),
 		flagger(),
 		hosts(),
+		ingressAnnotations(),
 		images(),
 		kubeConfigs(),
 		managed(),

@@ -178,3 +178,30 @@ func hosts() Rule {
 		},
 	}
 }
+
+// ingressAnnotations returns the rule about the annotations of Ingresses with which a tenant reaches
+// into an ingress controller that others use: they write text into its configuration, join the load
+// balancer of a group of Ingresses, or name an object of another namespace. The names are those of the
+// controllers' documentation: ingress-nginx, NGINX, HAProxy, AWS and Traefik. Traefik joins namespace
+// and name with a hyphen, so that no expression can tell whose object an annotation names.
+func ingressAnnotations() Rule {
+	const (
+		text    = "k.matches('(-snippets?|[.]github[.]io/config-[a-z-]+)$')"
+		group   = "k == 'alb.ingress.kubernetes.io/group.name'"
+		joined  = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
+		foreign = "k.matches('(secret|configmap|set-headers|/server-c(a|rt)|/cr-backend)$') && object.metadata.annotations[k].contains('/') && !object.metadata.annotations[k].startsWith(request.namespace + '/')"
+	)
+	return Rule{
+		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
+		Title:      "annotations of Ingresses reach no configuration and no objects of others",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses")},
+		scope:      tenantObjects,
+		conditions: notOperator,
+		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + text + " || " + group + " || " + joined + " || " + foreign + ")" +
+			" && !(oldObject != null && oldObject.metadata.?annotations[?k] == object.metadata.?annotations[?k]) && !" + permitsIfSet("network.ingressAnnotations", "k") + ")"}},
+		validations: []validation{{
+			"variables.reaching.size() == 0",
+			objectPhrase + " + 'must not have the annotation ' + " + short("variables.reaching.join(', ')") + " + ', which reaches beyond the tenant (allowed: ' + (" + optional("network.ingressAnnotations") + ".hasValue() ? " + short(named("network.ingressAnnotations")) + " : 'none') + ')'",
+		}},
+	}
+}

@@ -49,6 +49,7 @@ spec:
       ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gateways: {allowed: [gateways/shared]}
+      ingressAnnotations: {allowed: ["nginx.org/*", haproxy.org/auth-secret]}
     storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, volumes: {allowed: ["shop-*"]}, existingVolumes: true}
   selectedClasses:
     priorityClasses: [premium]
@@ -271,6 +272,17 @@ func networkCases() []limitCase {
 		annotated("a wildcard in an annotation", "Service", "external-dns.alpha.kubernetes.io/internal-hostname: '*.example.com'", "must not have host *.example.com", "must not have host *.example.com (allowed: names without *)"),
 		annotated("an alias of an Ingress", "Ingress", "nginx.ingress.kubernetes.io/server-alias: shop.other.example.com", "Ingress x must not have host shop.other.example.com", ""),
 		annotated("an annotation of a route", "HTTPRoute", "external-dns.alpha.kubernetes.io/hostname: shop.other.example.com", "HTTPRoute x must not have host shop.other.example.com", ""),
+		annotated("text for the configuration of a controller", "Ingress", "nginx.ingress.kubernetes.io/configuration-snippet: 'deny all;'", "Ingress x must not have the annotation nginx.ingress.kubernetes.io/configuration-snippet, which reaches beyond the tenant (allowed: nginx.org/*, haproxy.org/auth-secret)", "must not have the annotation nginx.ingress.kubernetes.io/configuration-snippet, which reaches beyond the tenant (allowed: none)"),
+		annotated("text that the tenant may write", "Ingress", "nginx.org/server-snippets: 'deny all;'", "", "must not have the annotation nginx.org/server-snippets"),
+		annotated("text for another controller", "Ingress", "haproxy-ingress.github.io/config-backend: 'acl a'", "must not have the annotation haproxy-ingress.github.io/config-backend", "must not have the annotation"),
+		annotated("a Secret of another namespace", "Ingress", "nginx.ingress.kubernetes.io/auth-tls-secret: other/ca", "must not have the annotation nginx.ingress.kubernetes.io/auth-tls-secret", "must not have the annotation"),
+		annotated("a Secret of a namespace that begins alike", "Ingress", "nginx.ingress.kubernetes.io/auth-secret: limited-too/users", "must not have the annotation nginx.ingress.kubernetes.io/auth-secret", "must not have the annotation"),
+		annotated("a Secret of another namespace that the tenant may name", "Ingress", "haproxy.org/auth-secret: other/users", "", "must not have the annotation haproxy.org/auth-secret"),
+		annotated("a Secret of its own", "Ingress", "nginx.ingress.kubernetes.io/auth-secret: users", "", ""),
+		annotated("headers of another namespace", "Ingress", "nginx.ingress.kubernetes.io/auth-proxy-set-headers: other/headers", "must not have the annotation", "must not have the annotation"),
+		annotated("a group of load balancers", "Ingress", "alb.ingress.kubernetes.io/group.name: shared", "must not have the annotation alb.ingress.kubernetes.io/group.name", "must not have the annotation"),
+		annotated("a middleware", "Ingress", "traefik.ingress.kubernetes.io/router.middlewares: other-auth@kubernetescrd", "must not have the annotation traefik.ingress.kubernetes.io/router.middlewares", "must not have the annotation"),
+		annotated("an ordinary annotation", "Ingress", "nginx.ingress.kubernetes.io/rewrite-target: /api/v1", "", ""),
 		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
 		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public, classes whose labels match the selector)", ""),
 		gateway("a Gateway of a class by its labels", "gatewayClassName: edge, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),

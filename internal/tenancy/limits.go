@@ -51,12 +51,13 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 // the Tenant sets replaces the same field.
 func network(set, profile v1alpha1.Network) v1alpha1.Network {
 	limits := v1alpha1.Network{
-		Isolation:      cmp.Or(set.Isolation, profile.Isolation),
-		Services:       profile.Services,
-		Hosts:          cmp.Or(set.Hosts, profile.Hosts),
-		IngressClasses: classesOf(set.IngressClasses, profile.IngressClasses),
-		GatewayClasses: classesOf(set.GatewayClasses, profile.GatewayClasses),
-		Gateways:       cmp.Or(set.Gateways, profile.Gateways),
+		Isolation:          cmp.Or(set.Isolation, profile.Isolation),
+		Services:           profile.Services,
+		Hosts:              cmp.Or(set.Hosts, profile.Hosts),
+		IngressClasses:     classesOf(set.IngressClasses, profile.IngressClasses),
+		GatewayClasses:     classesOf(set.GatewayClasses, profile.GatewayClasses),
+		Gateways:           cmp.Or(set.Gateways, profile.Gateways),
+		IngressAnnotations: cmp.Or(set.IngressAnnotations, profile.IngressAnnotations),
 	}
 	if set.Services != nil {
 		given := v1alpha1.Services{}

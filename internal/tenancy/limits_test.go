@@ -37,7 +37,7 @@ func TestLimitsOfATenant(t *testing.T) {
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 					DeniedLabelExpression: name, DeniedAnnotationExpression: name, Metadata: &v1alpha1.ObjectMetadata{Labels: map[string]v1alpha1.LabelValue{"a": v1alpha1.LabelValue(name)}},
 				},
-				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name),
+				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name), IngressAnnotations: names(name),
 			},
 			Storage: v1alpha1.Storage{Classes: classes(name), Volumes: names(name), ExistingVolumes: new(name == "tenant")},
 		}}}

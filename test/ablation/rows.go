@@ -126,6 +126,8 @@ func Excluded() map[string]Exclusion {
 		"W7-api":                       plain,
 		"W10-api":                      plain,
 		"W12-api":                      absent,
+		"W13-api":                      plain,
+		"W13-git":                      plain,
 		"S1-api-ImagePolicy":           images,
 		"S1-api-ImageUpdateAutomation": images,
 	}

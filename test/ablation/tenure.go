@@ -54,6 +54,7 @@ func TenureRows() []Row {
 		singleControl(rule("sources"), "I19-api", "S9-api"),
 		singleControl(rule("services"), "W4-api", "W4-git"),
 		singleControl(rule("hosts"), "W5-api", "W5-git"),
+		singleControl(rule("ingress-annotations"), "W13-api", "W13-git"),
 		singleControl(rule("claims"), "W6-api", "W6-git"),
 		singleControl(rule("workloads"), "W7-api", "W10-api"),
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
@@ -79,7 +80,7 @@ func TenureRows() []Row {
 		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W10-api"}},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W10-api", "W13-api", "W13-git"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
@@ -102,7 +103,7 @@ func TenureRows() []Row {
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api", "W13-api", "W13-git")),
 	}, proxyRows()...)
 }
 

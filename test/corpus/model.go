@@ -181,6 +181,7 @@ func (s state) open() map[string]bool {
 		"W3-api":  runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
+		"W13-api": in("create", "networking.k8s.io", "ingresses"),
 		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
@@ -189,6 +190,7 @@ func (s state) open() map[string]bool {
 		"W11-api": runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-git":  applies("", "services") || delivers,
 		"W5-git":  applies("networking.k8s.io", "ingresses") || delivers,
+		"W13-git": applies("networking.k8s.io", "ingresses") || delivers,
 		"W6-git":  applies("", "persistentvolumeclaims") || delivers,
 		"W9-git":  applies("discovery.k8s.io", "endpointslices") || delivers,
 		"A2-api":  s.uncounted() || namespaces,

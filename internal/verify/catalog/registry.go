@@ -114,6 +114,7 @@ func registry() []func(register func(...Attack)) {
 		addNodeTakeover,
 		addForeignAddress,
 		addForeignHosts,
+		addIngressAnnotations,
 		addForeignVolume,
 		addSystemPriority,
 		addForeignConnections,

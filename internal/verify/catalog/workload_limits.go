@@ -288,22 +288,27 @@ func addForeignAddress(register func(...Attack)) {
 	})
 }
 
-func addForeignHosts(register func(...Attack)) {
-	ingress := func(host func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
-		return func(e *Scenario) *unstructured.Unstructured {
-			backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
-			path := map[string]any{"path": "/", "pathType": "Prefix", "backend": backend}
-			spec := map[string]any{"rules": []any{map[string]any{"host": host(e), "http": map[string]any{"paths": []any{path}}}}}
-			if class := firstClass(e.limits.Network.IngressClasses, e.selectedClasses.IngressClasses); class != "" {
-				spec["ingressClassName"] = class
-			}
-			return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": spec})
+// ingress returns an Ingress of the tenant for a host.
+func ingress(host func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
+		path := map[string]any{"path": "/", "pathType": "Prefix", "backend": backend}
+		spec := map[string]any{"rules": []any{map[string]any{"host": host(e), "http": map[string]any{"paths": []any{path}}}}}
+		if class := firstClass(e.limits.Network.IngressClasses, e.selectedClasses.IngressClasses); class != "" {
+			spec["ingressClassName"] = class
 		}
+		return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": spec})
 	}
+}
+
+// ownHost returns a host that the tenant may have.
+func ownHost(e *Scenario) string {
+	return firstOf(e.limits.Network.Hosts, cmp.Or(e.hostInUse, "w5.tenure-canary.example"))
+}
+
+func addForeignHosts(register func(...Attack)) {
 	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
-	own := func(e *Scenario) string {
-		return firstOf(e.limits.Network.Hosts, cmp.Or(e.hostInUse, "w5.tenure-canary.example"))
-	}
+	own := ownHost
 	const what = "take the requests for all hosts below a domain that it shares with others"
 	all := []request{{what: what, aimed: creating(ingress(wildcard), ingress(own)), own: creating(ingress(own))}}
 	for _, route := range []struct {

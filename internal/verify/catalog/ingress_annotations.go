@@ -1,0 +1,37 @@
+package catalog
+
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+func addIngressAnnotations(register func(...Attack)) {
+	annotated := func(annotation string, value func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := ingress(ownHost)(e)
+			u.SetName(name("w13"))
+			u.SetAnnotations(map[string]string{annotation: value(e)})
+			return u
+		}
+	}
+	plain := annotated("tenure.dev/attack", func(*Scenario) string { return "none" })
+	is := func(value string) func(*Scenario) string { return func(*Scenario) string { return value } }
+	snippet := annotated("nginx.ingress.kubernetes.io/server-snippet", is("# tenure-canary"))
+	var all []request
+	for _, reach := range []struct {
+		what  string
+		aimed func(*Scenario) *unstructured.Unstructured
+	}{
+		{"write into the configuration of an ingress controller that others use", snippet},
+		{"have an ingress controller read a Secret of another namespace", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", func(e *Scenario) string { return e.Victim.Namespace + "/canary" })},
+		{"join the load balancer of other tenants' Ingresses", annotated("alb.ingress.kubernetes.io/group.name", is("shared"))},
+		{"use a middleware of another namespace", annotated("traefik.ingress.kubernetes.io/router.middlewares", func(e *Scenario) string { return e.Victim.Namespace + "-canary@kubernetescrd" })},
+	} {
+		all = append(all, request{what: reach.what, aimed: creating(reach.aimed, plain), own: creating(plain)})
+	}
+	alsoByGit(register, "Ingress", snippet, Attack{
+		ID: "W13", Via: API, Owners: OwnersWithin,
+		Kinds:    []string{"Ingress"},
+		Title:    "reaches into a shared ingress controller with annotations of an Ingress",
+		Controls: []string{"policy on the annotations of Ingresses"},
+		Fix:      Fix{Advice: "refuse annotations of Ingresses that write configuration, join a group or name objects of other namespaces with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
+		Run:      requests(all...),
+	})
+}
