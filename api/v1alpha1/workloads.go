@@ -481,6 +481,12 @@ type Storage struct {
 	// +optional
 	Classes *AllowedClasses `json:"classes,omitempty"`
 
+	// attributesClasses are the VolumeAttributesClasses that claims may have, such as those with
+	// a higher throughput. If it is unset, they may have every class. A claim without one is
+	// always allowed.
+	// +optional
+	AttributesClasses *AllowedNames `json:"attributesClasses,omitempty"`
+
 	// volumes are the PersistentVolumes that claims may name in spec.volumeName. If it is
 	// unset, existingVolumes decides.
 	// +optional

@@ -1251,6 +1251,11 @@ func (in *Storage) DeepCopyInto(out *Storage) {
 		*out = new(AllowedClasses)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.AttributesClasses != nil {
+		in, out := &in.AttributesClasses, &out.AttributesClasses
+		*out = new(AllowedNames)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Volumes != nil {
 		in, out := &in.Volumes, &out.Volumes
 		*out = new(AllowedNames)

@@ -72,6 +72,10 @@ func claims() Rule {
 				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(namedClasses("storage.classes")) + " + ')'",
 			},
 			{
+				each("c.?volumeAttributesClassName.orValue('') == '' || " + permits("storage.attributesClasses", "c.volumeAttributesClassName")),
+				objectPhrase + " + 'must not have attributes class ' + " + short(specs("object")+".map(c, c.?volumeAttributesClassName.orValue('')).filter(n, n != '').join(', ')") + " + ' (allowed: ' + " + short(named("storage.attributesClasses")) + " + ')'",
+			},
+			{
 				allEmpty(wrongDevices),
 				objectPhrase + " + 'must not request device class ' + " + short(joinLists(wrongDevices)) + " + ' (allowed: ' + " + short(namedClasses("workloads.deviceClasses")) + " + ')'",
 			},

@@ -50,7 +50,7 @@ spec:
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gateways: {allowed: [gateways/shared]}
       ingressAnnotations: {allowed: ["nginx.org/*", haproxy.org/auth-secret]}
-    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, volumes: {allowed: ["shop-*"]}, existingVolumes: true}
+    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, attributesClasses: {allowed: [silver]}, volumes: {allowed: ["shop-*"]}, existingVolumes: true}
   selectedClasses:
     priorityClasses: [premium]
     runtimeClasses: [confined]
@@ -309,6 +309,8 @@ func storageCases() []limitCase {
 		claim("the last of 1,000 classes by their labels", ", storageClassName: gold-999", "", ""),
 		claim("none of 1,000 classes", ", storageClassName: gold-1000", "must not have storage class 'gold-1000'", ""),
 		claim("the default class", "", "must not have storage class 'standard'", ""),
+		claim("an allowed attributes class", ", storageClassName: fast, volumeAttributesClassName: silver", "", ""),
+		claim("another attributes class", ", storageClassName: fast, volumeAttributesClassName: gold", "must not have attributes class gold (allowed: silver)", ""),
 		claim("a volume by name", ", storageClassName: fast, volumeName: shop-1", "", "must not choose an existing volume"),
 		claim("another volume by name", ", storageClassName: fast, volumeName: theirs", "must not choose an existing volume", "must not choose an existing volume"),
 		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),

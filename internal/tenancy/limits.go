@@ -84,9 +84,10 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 // sets replaces the same field.
 func storage(set, profile v1alpha1.Storage) v1alpha1.Storage {
 	limits := v1alpha1.Storage{
-		Classes:         classesOf(set.Classes, profile.Classes),
-		Volumes:         cmp.Or(set.Volumes, profile.Volumes),
-		ExistingVolumes: cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
+		Classes:           classesOf(set.Classes, profile.Classes),
+		Volumes:           cmp.Or(set.Volumes, profile.Volumes),
+		AttributesClasses: cmp.Or(set.AttributesClasses, profile.AttributesClasses),
+		ExistingVolumes:   cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
 	}
 	return *limits.DeepCopy()
 }
