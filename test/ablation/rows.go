@@ -31,7 +31,7 @@ func Rows() []Row {
 		singleControl(policy("other-sources"), "S9-api"),
 		singleControl(quotas(), "A2-api"),
 		singleControl(networkPolicies(), "W8-api"),
-		singleControl(podSecurity(), "W3-api", "W11-api"),
+		singleControl(podSecurity(), "W3-api", "W3-git", "W11-api", "W11-git"),
 
 		singleControl(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
@@ -124,8 +124,11 @@ func Excluded() map[string]Exclusion {
 		"W6-api":                       plain,
 		"W6-git":                       plain,
 		"W7-api":                       plain,
+		"W7-git":                       plain,
 		"W10-api":                      plain,
+		"W10-git":                      plain,
 		"W12-api":                      absent,
+		"W12-git":                      absent,
 		"S1-api-ImagePolicy":           images,
 		"S1-api-ImageUpdateAutomation": images,
 	}
