@@ -15,11 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workloadsNamespace are a tenant's namespace, whose workloads have limits, and the rights of its user.
+// workloadsNamespace is a tenant's namespace.
 const workloadsNamespace = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: NAME, labels: {tenure.dev/tenant: NAME, tenure.dev/parameters: "true"}}
+---`
+
+// workloadsRights are the rights of the user in the namespace.
+const workloadsRights = `
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -67,7 +71,7 @@ var workloadsKinds = map[string]string{
 func workload(b *testing.B, kind, namespace string) *unstructured.Unstructured {
 	b.Helper()
 	u := readOne(b, strings.ReplaceAll(workloadsKinds[kind], "NAME", namespace))
-	podSpec := "apiVersion: v1\nkind: Pod\nspec:" + strings.ReplaceAll(strings.ReplaceAll(workloadsPod, "NAME", namespace), "\n", "\n  ")
+	podSpec := "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec:" + strings.ReplaceAll(strings.ReplaceAll(workloadsPod, "NAME", namespace), "\n", "\n  ")
 	spec, _, _ := unstructured.NestedMap(readOne(b, podSpec).Object, "spec")
 	path := []string{"spec"}
 	if kind == "deployments" {
@@ -148,7 +152,7 @@ func makeLimited(b *testing.B, admins [2]client.Client, from, to int) {
 	group, ctx := errgroup.WithContext(b.Context())
 	group.SetLimit(8)
 	for i := from; i < to; i++ {
-		for side, manifests := range []string{workloadsNamespace, workloadsNamespace + "---" + workloadsLimits} {
+		for side, manifests := range []string{workloadsNamespace + workloadsRights, workloadsNamespace + workloadsLimits + workloadsRights} {
 			group.Go(func() error {
 				objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(manifests, "NAME", tenantName(i))))
 				for _, o := range objects {
