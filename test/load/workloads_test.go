@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,20 +21,25 @@ const workloadsNamespace = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: NAME, labels: {tenure.dev/tenant: NAME, tenure.dev/parameters: "true"}}
----`
+`
 
-// workloadsRights are the rights of the user in the namespace.
+// workloadsRights are the rights of the user, and a priority class that tenants may have.
 const workloadsRights = `
----
 apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: user, namespace: NAME, labels: {tenure.dev/managed-by: manager}}
+kind: ClusterRoleBinding
+metadata: {name: user}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: user}]
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: standard}
+value: 1000
 `
 
 // workloadsLimits are the limits of the workloads in a namespace.
 const workloadsLimits = `
+---
 apiVersion: tenure.dev/v1alpha1
 kind: TenantParameters
 metadata: {name: tenure, namespace: NAME}
@@ -47,9 +53,6 @@ spec:
       nodes: {selector: {pool: NAME}}
       tolerations: [dedicated]
 `
-
-// workloadsClass is a priority class that tenants may have.
-const workloadsClass = `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: standard}, value: 1000}`
 
 // workloadsPod is the spec of a Pod that keeps the limits.
 const workloadsPod = `
@@ -108,7 +111,7 @@ func BenchmarkWorkloadCreate(b *testing.B) {
 		if admins[side], err = client.New(config, client.Options{}); err != nil {
 			b.Fatal(err)
 		}
-		if err := admins[side].Create(b.Context(), readOne(b, workloadsClass)); err != nil {
+		if err := createAll(b.Context(), admins[side], workloadsRights); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -152,21 +155,24 @@ func makeLimited(b *testing.B, admins [2]client.Client, from, to int) {
 	group, ctx := errgroup.WithContext(b.Context())
 	group.SetLimit(8)
 	for i := from; i < to; i++ {
-		for side, manifests := range []string{workloadsNamespace + workloadsRights, workloadsNamespace + workloadsLimits + workloadsRights} {
+		for side, manifests := range []string{workloadsNamespace, workloadsNamespace + workloadsLimits} {
 			group.Go(func() error {
-				objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(manifests, "NAME", tenantName(i))))
-				for _, o := range objects {
-					if err == nil {
-						err = admins[side].Create(ctx, o)
-					}
-				}
-				return err
+				return createAll(ctx, admins[side], strings.ReplaceAll(manifests, "NAME", tenantName(i)))
 			})
 		}
 	}
 	if err := group.Wait(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// createAll creates the objects of manifests.
+func createAll(ctx context.Context, admin client.Client, manifests string) error {
+	objects, err := flux.ReadObjects([]byte(manifests))
+	for _, o := range objects {
+		err = errors.Join(err, admin.Create(ctx, o))
+	}
+	return err
 }
 
 // awaitLimits waits until the limits hold in a namespace: what keeps them is accepted, and an image from elsewhere is refused.
