@@ -24,6 +24,8 @@ type AllowedNames struct {
 // AllowedClasses are the classes that an object may have: those of [AllowedNames], and those
 // that selector selects. If nothing is set, no class is allowed. If only default is set, the
 // classes of the TenancyProfile are allowed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.allowed) || has(self.expression) || has(self.selector) || self.allowed.exists(p, p == self.default || p.contains('*'))",message="default is one of the allowed classes",fieldPath=".default"
 type AllowedClasses struct {
 	AllowedNames `json:",inline"`
 	// selector selects classes by their labels; an empty selector selects all classes. The

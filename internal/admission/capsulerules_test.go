@@ -2,18 +2,24 @@ package admission_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/capsule"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -311,7 +317,7 @@ func TestCapsuleRulesOfNamespaces(t *testing.T) {
 	t.Parallel()
 	ruled(t, "ruled-namespaces", "rules: []")
 	admin, _, _ := cluster(t)
-	if err := admin.Create(t.Context(), parse(t, `
+	steam := parse(t, `
 apiVersion: capsule.clastix.io/v1beta2
 kind: Tenant
 metadata: {name: steam}
@@ -323,7 +329,9 @@ spec:
   - namespaceSelector: {matchLabels: {env: prod}, matchExpressions: [{key: team, operator: NotIn, values: [sandbox]}]}
     enforce: {action: allow, metadata: [{kinds: [Namespace], labels: {owner: {required: true, values: [{exact: [a]}]}}}]}
   - audience: [{kind: User, name: bob}]
-    enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {allowed: {}}}]}`)); err != nil {
+    enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {allowed: {}}}]}`)
+	tenant := &v1beta2.Tenant{}
+	if err := errors.Join(runtime.DefaultUnstructuredConverter.FromUnstructured(steam.Object, tenant), admin.Create(t.Context(), steam)); err != nil {
 		t.Fatal(err)
 	}
 	namespace := func(labels, annotations string) string {
@@ -331,7 +339,7 @@ spec:
 	}
 	for _, label := range []string{"capsule.clastix.io/tenant", "tenure.dev/tenant"} {
 		mine := label + ": steam, "
-		checkRules(t, admin, "", []ruleCase{
+		cases := []ruleCase{
 			{"a denied label", namespace(mine+"blocked: a", ""), []string{"Tenant steam denied the request: metadata ", `metadata.labels["blocked"]`, "denied by namespace rule"}},
 			{"a denied label without a value", namespace(mine+"blocked: ''", ""), []string{"denied by namespace rule"}},
 			{"a denied annotation", namespace(mine, "blocked: a"), []string{`metadata.annotations["blocked"]`, "denied by namespace rule"}},
@@ -341,8 +349,17 @@ spec:
 			{"the required label", namespace(mine+"env: prod, owner: a", ""), nil},
 			{"a namespace that the selector leaves out", namespace(mine+"env: prod, team: sandbox", ""), nil},
 			{"a rule for another audience", namespace(mine+"allowed: a", ""), nil},
-			{"another tenant", namespace(label+": gas, blocked: a", ""), nil},
-		})
+		}
+		// What the webhook decides before it reserves a name is what the policy decides.
+		for _, tc := range cases {
+			born := parse(t, tc.manifest)
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: born.GetName(), Labels: born.GetLabels(), Annotations: born.GetAnnotations()}}
+			got := capsule.NamespaceRefusal(tenant, ns, "alice", nil)
+			if (got == "") != (tc.want == nil) || slices.ContainsFunc(tc.want, func(w string) bool { return !strings.Contains("Tenant steam denied the request: "+got, w) }) {
+				t.Errorf("%s: the webhook says %q", tc.reason, got)
+			}
+		}
+		checkRules(t, admin, "", append(cases, ruleCase{"another tenant", namespace(label+": gas, blocked: a", ""), nil}))
 	}
 }
 

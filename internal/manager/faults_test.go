@@ -203,6 +203,16 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: want a refusal, got %v", reason, err)
 		}
 	}
+	for classes, refused := range map[string]bool{
+		"{allowed: [fast], default: slow}": true, "{allowed: [], default: slow}": true,
+		"{allowed: [fast, slow], default: slow}": false, "{allowed: ['s*'], default: slow}": false, "{default: slow}": false,
+		"{allowed: [fast], selector: {}, default: slow}": false, "{allowed: [fast], expression: ^s, default: slow}": false,
+	} {
+		err := admin.Create(t.Context(), parse(t, tenantManifest("defaults", "{storage: {classes: "+classes+"}}")), client.DryRunAll)
+		if refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.storage.classes.default: Invalid value: default is one of the allowed classes")) || !refused && err != nil {
+			t.Errorf("classes %s: got %v, want refused: %t", classes, err, refused)
+		}
+	}
 }
 
 // TestContradictoryQuotas gives three bounds for one resource: all of them hold, so

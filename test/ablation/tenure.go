@@ -56,7 +56,9 @@ func TenureRows() []Row {
 		singleControl(rule("hosts"), "W5-api", "W5-git"),
 		singleControl(rule("ingress-annotations"), "W13-api", "W13-git"),
 		singleControl(rule("claims"), "W6-api", "W6-git"),
-		singleControl(rule("workloads"), "W7-api", "W10-api"),
+		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
+		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
+		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W7-api", "W7-git", "W10-api", "W10-git"}},
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
 
 		withForeignMetrics(both(crossing("kustomize-controller"), "references", "S1-api")),
@@ -80,7 +82,7 @@ func TenureRows() []Row {
 		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W10-api", "W13-api", "W13-git"}},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
@@ -201,14 +203,20 @@ func (t *target) webhookCalled(ctx context.Context, want bool) error {
 	})
 }
 
-// managedQuotas returns the control of the quotas that the manager writes. For the removal the
-// manager is stopped, since it would write the quotas again, and its webhook is deleted, since
-// owners could create no namespaces without it.
+// managedQuotas returns the control of the quotas that the manager writes.
 func managedQuotas() Control {
-	plain := quotas()
+	c := withoutManager(quotas())
+	c.Name = "quotas that the manager writes"
+	return c
+}
+
+// withoutManager returns a control of objects that the manager writes. For the removal the manager is
+// stopped, since it would write them again, and its webhook is deleted, since owners could create
+// no namespaces without it.
+func withoutManager(plain Control) Control {
 	return Control{
-		Name: "quotas that the manager writes",
-		Away: "the manager is stopped, its webhook is taken away, and they are deleted",
+		Name: plain.Name,
+		Away: "the manager is stopped, its webhook is taken away, and " + plain.Away,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			scale := func(ctx context.Context, replicas string) error {
 				manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: t.opts.Attack.Platform, Name: "tenure-manager"}}
@@ -244,8 +252,6 @@ func TenureExcluded() map[string]Exclusion {
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
-	excluded["W3-api"] = Exclusion{Reason: "the manager puts the level of Pod Security back; the example shows it without a level"}
-	excluded["W11-api"] = Exclusion{Reason: "the manager puts the level of Pod Security back, which stops it too; the example shows it without a level, and TestLimits of internal/admission without one under the rule"}
 	return excluded
 }
 

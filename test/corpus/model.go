@@ -132,15 +132,15 @@ func (s state) open() map[string]bool {
 	}
 	namespace := in("patch", "", "namespaces")
 	flagged := "--no-cross-namespace-refs"
-	runs := false
-	for _, w := range [][2]string{
-		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
-	} {
-		runs = runs || in("create", w[0], w[1])
-	}
+	runs, applied := false, false
 	// Flux uses server-side apply: a patch, which creates a missing object.
 	applies := func(group, resource string) bool {
 		return in("create", group, resource) && in("patch", group, resource)
+	}
+	for _, w := range [][2]string{
+		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
+	} {
+		runs, applied = runs || in("create", w[0], w[1]), applied || applies(w[0], w[1])
 	}
 	accounts := in("patch", "", "serviceaccounts")
 	charts := in("create", sourceGroup, "helmcharts")
@@ -188,11 +188,15 @@ func (s state) open() map[string]bool {
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
 		"W10-api": runs,
 		"W11-api": runs && !s.labels["pod-security.kubernetes.io/enforce"],
+		"W3-git":  (applied || delivers) && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-git":  applies("", "services") || delivers,
 		"W5-git":  applies("networking.k8s.io", "ingresses") || delivers,
 		"W13-git": applies("networking.k8s.io", "ingresses") || delivers,
 		"W6-git":  applies("", "persistentvolumeclaims") || delivers,
+		"W7-git":  applied || delivers,
 		"W9-git":  applies("discovery.k8s.io", "endpointslices") || delivers,
+		"W10-git": applied || delivers,
+		"W11-git": (applied || delivers) && !s.labels["pod-security.kubernetes.io/enforce"],
 		"A2-api":  s.uncounted() || namespaces,
 
 		"A1-api":                syncs || releases || anySource || charts,

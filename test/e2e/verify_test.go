@@ -41,7 +41,7 @@ var plain = []string{
 	"S5-api", "S5-api-HelmRelease",
 	"S13-api", // charts come from wherever a tenant likes
 	// The example has no policy on Services, Ingresses, claims and Pods.
-	"W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W10-api", "W13-api", "W13-git",
+	"W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git",
 }
 
 // foreignDependencies are policies against attacks that no flag of Flux stops.

@@ -57,11 +57,12 @@ func BenchmarkPodCreate(b *testing.B) {
 		})
 	}
 	awaitQuiet(b, ruled)
-	without, with := podTimes(b, sides)
+	create := func(ctx context.Context, side, tenant int) error { return createPod(ctx, sides[side][tenant], tenant) }
+	without, with := creationTimes(b, podTenants, create)
 	b.ReportMetric(without, "ms-bare")
 	b.ReportMetric(with, "ms-tenure")
 	b.ReportMetric(with/without, "ratio(max=1.2)")
-	bareRate, rate := podRates(b, sides)
+	bareRate, rate := creationRates(b, podTenants, create)
 	b.ReportMetric(bareRate, "bare/s")
 	b.ReportMetric(rate, "tenure/s")
 	b.ReportMetric(rate/bareRate, "rate-ratio(min=0.85)")
@@ -106,8 +107,11 @@ func createPod(ctx context.Context, c client.Client, tenant int) error {
 	}, client.DryRunAll)
 }
 
-// podTimes returns the median times of both sides, in milliseconds.
-func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
+// creation creates an object of a tenant on one of two API servers, as a dry run.
+type creation func(ctx context.Context, side, tenant int) error
+
+// creationTimes returns the median times of both sides, in milliseconds.
+func creationTimes(b *testing.B, tenants int, create creation) (without, with float64) {
 	b.Helper()
 	// Exclude the garbage collection of this process from the measurement.
 	runtime.GC()
@@ -115,10 +119,10 @@ func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
 	random := rand.New(rand.NewPCG(1, 2)) // the same order each time
 	var took [2][]time.Duration
 	for i := range warmUp + podPairs {
-		tenant, first := random.IntN(podTenants), random.IntN(2)
+		tenant, first := random.IntN(tenants), random.IntN(2)
 		for _, side := range []int{first, 1 - first} {
 			began := time.Now()
-			if err := createPod(b.Context(), sides[side][tenant], tenant); err != nil {
+			if err := create(b.Context(), side, tenant); err != nil {
 				b.Fatal(err)
 			}
 			if i >= warmUp {
@@ -129,8 +133,8 @@ func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
 	return medianOf(took[0]).median, medianOf(took[1]).median
 }
 
-// podRates returns the requests a second of both sides.
-func podRates(b *testing.B, sides [2][]client.Client) (without, with float64) {
+// creationRates returns the requests a second of both sides.
+func creationRates(b *testing.B, tenants int, create creation) (without, with float64) {
 	b.Helper()
 	var made [2]float64
 	for round := range 2 * podRounds {
@@ -141,7 +145,7 @@ func podRates(b *testing.B, sides [2][]client.Client) (without, with float64) {
 		for worker := range podClients {
 			group.Go(func() error {
 				for tenant := worker; ctx.Err() == nil; tenant++ {
-					if err := createPod(ctx, sides[side][tenant%podTenants], tenant%podTenants); err != nil && ctx.Err() == nil {
+					if err := create(ctx, side, tenant%tenants); err != nil && ctx.Err() == nil {
 						return err
 					}
 					n.Add(1)

@@ -37,6 +37,15 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		if err != nil {
 			return nil, err
 		}
+		if h.Refuses != nil {
+			why, err := h.Refuses(ctx, q.user, q.groups, d.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			if why != "" {
+				return nil, refuse("%s", why)
+			}
+		}
 		if q.dryRun {
 			return d.Namespace, nil
 		}

@@ -18,8 +18,10 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 const (
@@ -74,6 +76,10 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 	}
 	born := bornWith(s.Tenant, wanted)
 	if r := lacks(s, born); r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	if r := invalid(born); r != nil {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
@@ -238,6 +244,16 @@ func found(expression v1alpha1.Expression, text string, otherwise bool) bool {
 		return otherwise
 	}
 	return re.MatchString(text)
+}
+
+// invalid says what Kubernetes finds wrong with the name, labels or annotations. The API server checks
+// them after the webhook: a name that is reserved by then would hold up the deletion of the tenant.
+func invalid(born *corev1.Namespace) *Refusal {
+	errs := validation.ValidateObjectMeta(&born.ObjectMeta, false, validation.ValidateNamespaceName, field.NewPath("metadata"))
+	if len(errs) == 0 {
+		return nil
+	}
+	return refuse("namespace %q is invalid: %v", born.Name, errs.ToAggregate())
 }
 
 // full refuses when the tenant would have more namespaces than it may.

@@ -121,6 +121,8 @@ func TestDecideRefuses(t *testing.T) {
 		}), alice, wanted("my-web", "of", "other"), nil, `the tenant's value, "my-web"`},
 		{"a required label with another value", nil, alice, wanted("my-web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
 		{"no required label", nil, alice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "my-web"}}, nil, "needs the label env with a value that matches dev-*"},
+		{"a name that Kubernetes does not allow", nil, alice, wanted("my-Web"), nil, `namespace "my-Web" is invalid: metadata.name: Invalid value`},
+		{"a label's value that Kubernetes does not allow", nil, alice, wanted("my-web", "listed/x", "a b"), nil, "is invalid: metadata.labels: Invalid value"},
 		{"all that it may have", nil, alice, wanted("my-web"), []string{"c", "a", "b"}, "tenant dev-team: has 3 of 3 namespaces (a, b, c); delete one or ask the platform team"},
 		{"one that counts already", nil, alice, wanted("a-b"), []string{"a-b", "b", "c"}, ""},
 		{"none at all", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(0)) }), alice, wanted("my-web"), nil, "has 0 of 0 namespaces; delete one"},

@@ -64,10 +64,10 @@ type Handler struct {
 	Profiles Profiles
 	// Now is the time.
 	Now func() time.Time
-	// Refuses returns why a policy refuses all new namespaces of members of these groups, or "". It may
+	// Refuses returns why a policy refuses a new namespace of a user, as the user gets it, or "". It may
 	// be nil. The handler asks it before it reserves a name: a refusal after that would hold up the
 	// deletion of the tenant.
-	Refuses func(ctx context.Context, groups []string) (string, error)
+	Refuses func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error)
 
 	// turns serialize the decisions for one tenant, which would conflict with each other when
 	// they write the reservations. A goroutine that has received from the channel has the
@@ -195,15 +195,6 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 		return q.namespace, nil
 	}
 	q.profile = profile
-	if h.Refuses != nil {
-		why, err := h.Refuses(ctx, q.groups)
-		if err != nil {
-			return nil, err
-		}
-		if why != "" {
-			return nil, refuse("%s", why)
-		}
-	}
 	name, err := h.tenant(ctx, q.owner, q.namespace)
 	if err != nil {
 		return nil, err

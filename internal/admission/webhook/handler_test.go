@@ -107,7 +107,9 @@ func TestExistingNamespace(t *testing.T) {
 			t.Errorf("%s: allowed: %v, %v", name, got.Allowed, got.Result)
 		}
 	}
-	h.Refuses = func(_ context.Context, groups []string) (string, error) { return strings.Join(groups, ", "), nil }
+	h.Refuses = func(_ context.Context, _ string, groups []string, _ *corev1.Namespace) (string, error) {
+		return strings.Join(groups, ", "), nil
+	}
 	refused := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
 		UserInfo: authenticationv1.UserInfo{Username: "ann", Groups: []string{"ignored"}}, Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"dev-refused"}}`)},

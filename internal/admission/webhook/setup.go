@@ -49,7 +49,7 @@ type Options struct {
 	// Replica is the name of this replica, unique among all replicas.
 	Replica string
 	// Refuses is [Handler.Refuses].
-	Refuses func(ctx context.Context, groups []string) (string, error)
+	Refuses func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error)
 	// More are the handlers of other webhooks, by the start of their paths.
 	More map[string]admission.Handler
 }

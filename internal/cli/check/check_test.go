@@ -201,6 +201,11 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: shop}
 spec: {ports: [{port: 80}]}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: web, namespace: shop}
+spec: {interval: 5m, url: "https://git.elsewhere.example/web"}
 `
 
 // limitingProfile limits the images of these objects.
@@ -211,6 +216,7 @@ metadata: {name: default}
 spec:
   exemptions: [{rule: tenure-workloads, namespace: shop, kind: Deployment, name: exempt, reason: it moves soon}]
   tenants:
+    sources: {git: ["SOURCES"]}
     workloads: {images: {registries: [registry.example.com/shop/*]}}
 `
 
@@ -218,14 +224,20 @@ spec:
 // writes nothing.
 func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
 	t.Helper()
-	if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, limitingProfile)); err != nil {
-		t.Fatal(err)
+	profile := func(sources string) {
+		t.Helper()
+		if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, strings.Replace(limitingProfile, "SOURCES", sources, 1))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	// An admin is exempt from the limits, and not from the demand for a profile.
+	profile("https://git.elsewhere.example/*")
+	// An admin is exempt from the limits of workloads, and neither from those of Flux objects nor from the
+	// demand for a profile.
 	testwait.For(t, "the rules to read the profile", time.Minute, func() (bool, string) {
 		err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, teamWithObjects))
 		return err == nil, fmt.Sprint(err)
 	})
+	profile("https://git.example.com/*")
 	expect := func(reason string, words ...string) {
 		t.Helper()
 		testwait.For(t, reason, time.Minute, func() (bool, string) {
@@ -233,12 +245,13 @@ func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
 			return strings.HasPrefix(line, "True ") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }), line
 		})
 	}
-	expect("older objects to be counted", "True 3 of ", "objects break today's rules, and keep running (", "tenure-workloads: 2", "tenure-services: 1",
-		"Deployment shop/web (", "Job shop/once (", "Service shop/door (tenure-services)")
+	expect("older objects to be counted", "True 4 of ", "objects break today's rules, and keep running (", "tenure-workloads: 2", "tenure-services: 1", "tenure-sources: 1",
+		"Deployment shop/web (", "Job shop/once (", "Service shop/door (tenure-services)", "GitRepository shop/web (tenure-sources)")
 	uncounted(t, cluster.REST)
 	for _, fixed := range []struct{ version, kind, name, patch string }{
 		{"apps/v1", "Deployment", "web", `[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "registry.example.com/shop/web:1"}]`},
 		{"v1", "Service", "door", `[{"op": "replace", "path": "/spec/type", "value": "ClusterIP"}]`},
+		{"source.toolkit.fluxcd.io/v1", "GitRepository", "web", `[{"op": "replace", "path": "/spec/url", "value": "https://git.example.com/web"}]`},
 	} {
 		u := &unstructured.Unstructured{}
 		u.SetAPIVersion(fixed.version)
@@ -265,7 +278,7 @@ func uncounted(t *testing.T, admin *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := report.String(); !strings.HasPrefix(text, "not counted; 5 objects could not be tried, such as: ") || !strings.Contains(text, "cannot impersonate") {
+	if text := report.String(); !strings.HasPrefix(text, "not counted; 6 objects could not be tried, such as: ") || !strings.Contains(text, "cannot impersonate") {
 		t.Errorf("a reader's count is %q", text)
 	}
 }

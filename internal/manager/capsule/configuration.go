@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,28 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("cannot write the status of CapsuleConfiguration %s: %w", c.Name, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// Refuses returns a function that returns why a policy of Capsule's kinds refuses a new namespace of
+// a user, or "": the user is in a group that [Ignored] names, or a rule of the Tenant about metadata
+// refuses it.
+func Refuses(c client.Reader) func(context.Context, string, []string, *corev1.Namespace) (string, error) {
+	ignored := Ignored(c)
+	return func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error) {
+		if why, err := ignored(ctx, groups); err != nil || why != "" {
+			return why, err
+		}
+		name, _ := tenancy.TenantOf(born.Labels)
+		tenant := &v1beta2.Tenant{}
+		err := c.Get(ctx, client.ObjectKey{Name: name}, tenant)
+		if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot read Capsule's Tenant %s: %w", name, err)
+		}
+		return capsule.NamespaceRefusal(tenant, born, user, groups), nil
+	}
 }
 
 // Ignored returns a function that returns why members of groups make no namespaces, or "": the

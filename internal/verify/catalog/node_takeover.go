@@ -23,7 +23,7 @@ func addNodeTakeover(register func(...Attack)) {
 	}
 	onNode := pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil)
 	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)
-	register(Attack{
+	podsAlsoByGit(register, pod(map[string]any{"schedulingGates": gates()}, map[string]any{"privileged": true}), Attack{
 		ID: "W3", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"Pod/ephemeralcontainers"}),
 		Slow:       true,
@@ -72,7 +72,7 @@ func debugging(ctx context.Context, e *Scenario) error {
 		}
 		return e.As.SubResource("ephemeralcontainers").Update(ctx, p, client.DryRunAll)
 	}
-	u := hardenedPod("w3-debugged", map[string]any{"schedulingGates": []any{map[string]any{"name": "tenure.dev/attack"}}})(e)
+	u := hardenedPod("w3-debugged", map[string]any{"schedulingGates": gates()})(e)
 	if err := add(u); !apierrors.IsNotFound(err) {
 		return err
 	}

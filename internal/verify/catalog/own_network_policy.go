@@ -22,7 +22,7 @@ var clusterPolicyKinds = []schema.GroupVersionKind{
 }
 
 func addOwnNetworkPolicy(register func(...Attack)) {
-	register(Attack{
+	attack := Attack{
 		ID: "W12", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"AdminNetworkPolicy", "ClusterNetworkPolicy", "NetworkPolicy"},
 		Title:      "lets other tenants in with a network policy of its own, where the cluster has policies that stand above it (judged by the policies: no packet flows here)",
@@ -30,7 +30,52 @@ func addOwnNetworkPolicy(register func(...Attack)) {
 		References: []string{"Network Policy API: ClusterNetworkPolicy"},
 		Fix:        Fix{Advice: "deny connections from the namespaces of other tenants with a ClusterNetworkPolicy of the tier Admin, and give tenants no rights on the kind"},
 		Run:        opensItself,
+	}
+	register(attack)
+	attack.Owners = OwnersNever
+	attack = deliversManifests(attack, clusterPolicyKinds[0].Kind, func(e *Scenario) *unstructured.Unstructured {
+		return ownClusterPolicy(e.servedClusterPolicy())
+	}, ownConfigMap("w12"))
+	delivers := attack.Run
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		policies, served, err := e.clusterPolicies(ctx)
+		if f, known := unserved(served, err); known {
+			return f
+		}
+		f := delivers(ctx, e)
+		if f.Outcome != Stopped {
+			return f
+		}
+		return e.opensBelow(ctx, policies, f)
+	}
+	register(attack)
+}
+
+// servedClusterPolicy returns the first kind of policies of the cluster that it serves.
+func (e *Scenario) servedClusterPolicy() schema.GroupVersionKind {
+	i := slices.IndexFunc(clusterPolicyKinds, func(kind schema.GroupVersionKind) bool {
+		_, err := e.Admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		return err == nil
 	})
+	return clusterPolicyKinds[max(i, 0)]
+}
+
+// ownClusterPolicy returns a policy of the cluster that allows nothing and denies nothing.
+func ownClusterPolicy(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	return object(kind.GroupVersion().String(), kind.Kind, "", name("w12"), map[string]any{"spec": map[string]any{
+		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
+	}})
+}
+
+// unserved returns the finding without an attack, if there is nothing to attack.
+func unserved(served []schema.GroupVersionKind, err error) (Finding, bool) {
+	switch {
+	case err != nil:
+		return notProven("cannot read the network policies of the cluster: " + firstLine(err.Error())), true
+	case len(served) == 0:
+		return stopped(notInstalled, "the cluster serves no kind of network policies that stand above those of tenants"), true
+	}
+	return Finding{}, false
 }
 
 // opensItself tries to write a policy of the whole cluster as the tenant, and a NetworkPolicy that
@@ -38,24 +83,23 @@ func addOwnNetworkPolicy(register func(...Attack)) {
 // above it.
 func opensItself(ctx context.Context, e *Scenario) Finding {
 	policies, served, err := e.clusterPolicies(ctx)
-	switch {
-	case err != nil:
-		return notProven("cannot read the network policies of the cluster: " + firstLine(err.Error()))
-	case len(served) == 0:
-		return stopped(notInstalled, "the cluster serves no kind of network policies that stand above those of tenants")
+	if f, known := unserved(served, err); known {
+		return f
 	}
 	var all []request
 	for _, kind := range served {
-		all = append(all, request{what: "write a " + kind.Kind, aimed: creating(func(*Scenario) *unstructured.Unstructured {
-			return object(kind.GroupVersion().String(), kind.Kind, "", name("w12"), map[string]any{"spec": map[string]any{
-				"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
-			}})
-		})})
+		all = append(all, request{what: "write a " + kind.Kind, aimed: creating(func(*Scenario) *unstructured.Unstructured { return ownClusterPolicy(kind) })})
 	}
 	f := requests(all...)(ctx, e)
 	if f.Outcome != Stopped {
 		return f
 	}
+	return e.opensBelow(ctx, policies, f)
+}
+
+// opensBelow tries a NetworkPolicy that lets everybody in, after the finding f about policies that the
+// tenant would write for the cluster.
+func (e *Scenario) opensBelow(ctx context.Context, policies clusterPolicies, f Finding) Finding {
 	own := judge(e.tryCreate(ctx, object("networking.k8s.io/v1", "NetworkPolicy", e.Namespace, name("w12"), map[string]any{"spec": map[string]any{
 		"podSelector": map[string]any{}, "policyTypes": []any{"Ingress"}, "ingress": []any{map[string]any{}},
 	}})), "")

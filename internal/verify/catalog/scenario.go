@@ -100,6 +100,9 @@ type Scenario struct {
 	selectedClasses v1alpha1.SelectedClasses
 	// hostInUse is a host without a wildcard that the tenant has, or "".
 	hostInUse string
+	// runsBy is the kind of workload by which a commit of the tenant runs a Pod, or nil if it may
+	// apply Pods themselves.
+	runsBy *workload
 }
 
 // newScenario prepares the attacks of one tenant.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -98,6 +99,60 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 		f = f.and(refused)
 	}
 	return f
+}
+
+// podsAlsoByGit registers an attack through the API, and the same with a Pod in the tenant's
+// repository. A tenant that may not create Pods has a workload there whose controller makes the Pod.
+func podsAlsoByGit(register func(...Attack), pod func(*Scenario) *unstructured.Unstructured, a Attack) {
+	register(a)
+	a.Owners = OwnersNever
+	canary := func(e *Scenario) *unstructured.Unstructured {
+		if e.runsBy == nil {
+			return pod(e)
+		}
+		return e.runsBy.idle(pod(e))
+	}
+	a = deliversManifests(a, "Pod", canary, ownConfigMap(strings.ToLower(a.ID)))
+	run := a.Run
+	a.Run = func(ctx context.Context, e *Scenario) Finding {
+		f := run(ctx, e)
+		if f.Outcome != GotThrough || e.runsBy == nil {
+			return f
+		}
+		return judge(e.controllers[e.runsBy.controller].Create(ctx, pod(e), client.DryRunAll), f.Evidence+", and its controller can make the Pod")
+	}
+	register(a)
+}
+
+// idle returns the object of the kind for a Pod, of which no controller makes a Pod.
+func (w workload) idle(pod *unstructured.Unstructured) *unstructured.Unstructured {
+	u := w.of(pod)
+	spec, _ := u.Object["spec"].(map[string]any)
+	switch w.kind {
+	case "Job":
+		spec["suspend"] = true
+	case "Deployment", "ReplicaSet", "StatefulSet", "ReplicationController":
+		spec["replicas"] = int64(0)
+	}
+	return u
+}
+
+// findWorkload returns the first kind of workload that the tenant's rights let Flux apply, or nil if
+// they let it apply Pods, or none of these.
+func (e *Scenario) findWorkload(ctx context.Context) *workload {
+	applies := func(u *unstructured.Unstructured) bool {
+		err := e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("tenure-attack"), client.DryRunAll)
+		return judge(err, "").Control != rbac
+	}
+	pod := hardenedPod("kind", nil)(e)
+	if applies(pod) {
+		return nil
+	}
+	i := slices.IndexFunc(workloads, func(w workload) bool { return applies(w.of(pod)) })
+	if i < 0 {
+		return nil
+	}
+	return &workloads[i]
 }
 
 // newControllers returns clients with the identities of the controllers of Kubernetes that

@@ -35,6 +35,9 @@ func (e *Scenario) readLimits(ctx context.Context) {
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &e.selectedClasses)
 	}
 	e.hostInUse = e.findHost(ctx)
+	if e.Repository != nil {
+		e.runsBy = e.findWorkload(ctx)
+	}
 }
 
 // findHost returns a host without a wildcard of an Ingress or a route in the tenant's namespace, or
@@ -147,9 +150,12 @@ func runs(id string, what []string, fields []map[string]any) func(context.Contex
 
 // gated returns a hardened Pod that no scheduler puts on a node.
 func gated(id string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
-	fields["schedulingGates"] = []any{map[string]any{"name": "tenure.dev/attack"}}
+	fields["schedulingGates"] = gates()
 	return hardenedPod(id, fields)
 }
+
+// gates keep a Pod from every node.
+func gates() []any { return []any{map[string]any{"name": "tenure.dev/attack"}} }
 
 // alsoByGit registers an attack through the API, and the same with a canary in the tenant's
 // repository, which is of the kind.
@@ -160,7 +166,7 @@ func alsoByGit(register func(...Attack), kind string, canary func(*Scenario) *un
 }
 
 func addSystemPriority(register func(...Attack)) {
-	register(Attack{
+	podsAlsoByGit(register, gated("w7", map[string]any{"priorityClassName": "system-cluster-critical"}), Attack{
 		ID: "W7", Via: API, Owners: OwnersWithin,
 		Kinds:    everyPod,
 		Slow:     true,
@@ -173,7 +179,7 @@ func addSystemPriority(register func(...Attack)) {
 }
 
 func addForeignNodes(register func(...Attack)) {
-	register(Attack{
+	podsAlsoByGit(register, gated("w10", map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}}), Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
 		Kinds:    everyPod,
 		Slow:     true,
@@ -190,7 +196,7 @@ func addForeignNodes(register func(...Attack)) {
 }
 
 func addNodePorts(register func(...Attack)) {
-	register(Attack{
+	podsAlsoByGit(register, openingPort(map[string]any{"schedulingGates": gates()}), Attack{
 		ID: "W11", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"ResourceClaim"}),
 		Title:      "opens ports of nodes, or has devices and image volumes outside of the tenant's lists",
@@ -203,11 +209,10 @@ func addNodePorts(register func(...Attack)) {
 	})
 }
 
-// outsideOfLists returns the requests of W11. A list that is not set allows everything.
-func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
-	own := creating(hardenedPod("w11", nil))
-	onNode := func(e *Scenario) *unstructured.Unstructured {
-		u := hardenedPod("w11", nil)(e)
+// openingPort returns a Pod with fields in its spec that opens the port of a kubelet on its node.
+func openingPort(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		u := hardenedPod("w11", fields)(e)
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "containers")
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {
@@ -217,6 +222,12 @@ func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
 		_ = unstructured.SetNestedSlice(u.Object, containers, "spec", "containers")
 		return u
 	}
+}
+
+// outsideOfLists returns the requests of W11. A list that is not set allows everything.
+func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
+	own := creating(hardenedPod("w11", nil))
+	onNode := openingPort(nil)
 	pods := []func(*Scenario) *unstructured.Unstructured{onNode}
 	all := []request{{what: "open the port of a kubelet on a node", aimed: creating(onNode), own: own}}
 	if images := e.limits.Workloads.Images; images != nil && (len(images.Registries) > 0 || images.RegistryExpression != "") {
