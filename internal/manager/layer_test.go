@@ -93,7 +93,7 @@ func (l *layer) start(t *testing.T, capsule bool) (stop func()) {
 }
 
 // as returns a client of a user, or of the admin.
-func (l *layer) as(t *testing.T, user string) client.Client {
+func (l *layer) as(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	all := newScheme()
 	if err := scheme.AddToScheme(all); err != nil {
@@ -102,7 +102,7 @@ func (l *layer) as(t *testing.T, user string) client.Client {
 	restConfig := rest.CopyConfig(l.rest)
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 	if user != "" {
-		restConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		restConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	}
 	c, err := client.New(restConfig, client.Options{Scheme: all})
 	if err != nil {
