@@ -145,6 +145,7 @@ spec:
 			},
 			notes: []string{
 				"honoured differently spec.owners[1].clusterRoles[0]",
+				"honoured differently spec.nodeSelector",
 			},
 		},
 		"annotations of v1beta1": {

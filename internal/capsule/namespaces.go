@@ -84,6 +84,7 @@ func (t *translation) nodes() {
 		}
 		nodes.Selector[key] = v1alpha1.LabelValue(selector[key])
 	}
+	t.note(Different, field, "a Pod for other nodes is refused; the policy tenure-defaults, which needs Kubernetes 1.36, or the plugin PodNodeSelector gives new Pods the labels")
 	t.spec.Workloads.Nodes = nodes
 	t.annotation(field, nodeSelector, selectorText(selector))
 }
