@@ -229,6 +229,7 @@ const (
 	maxMetadata        = 64
 	maxPatterns        = 32
 	maxSelected        = 32
+	maxNodeLabels      = 16
 	maxBindingMetadata = 32
 	maxNamespaces      = 100000
 	maxName            = 253

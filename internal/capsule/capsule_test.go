@@ -140,10 +140,12 @@ spec:
 				Quotas: []v1alpha1.TenantQuota{
 					{Name: "capsule-0", Scope: "Namespace"}, {Name: "capsule-1", Scope: "Namespace"},
 				},
-				Cordoned: true, Protected: true,
+				Workloads: v1alpha1.Workloads{Nodes: &v1alpha1.Nodes{Selector: map[string]v1alpha1.LabelValue{"arch": "arm", "pool": "oil"}}},
+				Cordoned:  true, Protected: true,
 			},
 			notes: []string{
 				"honoured differently spec.owners[1].clusterRoles[0]",
+				"honoured differently spec.nodeSelector",
 			},
 		},
 		"annotations of v1beta1": {
@@ -159,7 +161,7 @@ metadata:
     capsule.clastix.io/deny-wildcard: "true"
     clusterrolenames.capsule.clastix.io/0: view
     kubectl.kubernetes.io/last-applied-configuration: "{}"
-spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespace-deleter]}]}`,
+spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespace-deleter]}], ingressOptions: {allowWildcardHostnames: true}}`,
 			want: v1alpha1.TenantSpec{
 				Owners:   []v1alpha1.Owner{{Kind: "User", Name: "alice", Roles: []string{"view"}}},
 				Cordoned: true, Protected: true,
@@ -167,7 +169,6 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 					Labels: []v1alpha1.ValuePattern{"a", "b", "c*"}, Annotations: []v1alpha1.ValuePattern{"d"},
 				}},
 			},
-			notes: []string{"reported metadata.annotations[capsule.clastix.io/deny-wildcard]"},
 		},
 		"cordoned by label": {
 			reason: "older fleets cordon with a label",
@@ -248,6 +249,8 @@ func TestRefused(t *testing.T) {
 		"regex of a workload":   {`{metadata: {annotations: {tenure.dev/accept-unenforced: spec.storageClasses}}, spec: {storageClasses: {allowedRegex: "a("}}}`, "spec.storageClasses.allowedRegex", "not a regular expression"},
 		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{hard: {pods: 1}}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
 		"many ranges":           {`spec: {limitRanges: {items: ` + many(17, "{limits: []}") + `}}`, "spec.limitRanges.items", "at most 16"},
+		"many node labels":      {`spec: {nodeSelector: {a: "", b: "", c: "", d: "", e: "", f: "", g: "", h: "", i: "", j: "", k: "", l: "", m: "", n: "", o: "", p: "", q: ""}}`, "spec.nodeSelector", "at most 16"},
+		"node label":            {`spec: {nodeSelector: {pool: "a b"}}`, "spec.nodeSelector[pool]", "not a label"},
 		"many policies":         {`spec: {networkPolicies: {items: ` + many(33, "{podSelector: {}}") + `}}`, "spec.networkPolicies.items", "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {

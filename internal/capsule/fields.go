@@ -110,7 +110,7 @@ func tenantFields() []Field {
 		{"spec.resourceQuotas", Honoured, "scope Tenant is a bound that all namespaces together never exceed. The objects have other names"},
 		{"spec.limitRanges", Honoured, "the objects have other names"},
 		{"spec.networkPolicies", Honoured, "the objects have other names, and tenure-isolation comes in addition, as the TenancyProfile says"},
-		{"spec.nodeSelector", Honoured, "as Capsule does: an annotation that the API server's plugin PodNodeSelector reads"},
+		{"spec.nodeSelector", Different, "a Pod for other nodes is refused. New Pods get the labels from the policy tenure-defaults, which needs Kubernetes 1.36, or from the API server's plugin PodNodeSelector, as with Capsule; without both, the templates need them"},
 	}
 }
 

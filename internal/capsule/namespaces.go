@@ -36,9 +36,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
 		out.Prefix = new(*own)
 	}
-	if len(t.tenant.Spec.NodeSelector) > 0 {
-		t.annotation("spec.nodeSelector", nodeSelector, selectorText(t.tenant.Spec.NodeSelector))
-	}
+	t.nodes()
 	options := t.tenant.Spec.NamespaceOptions
 	if options == nil {
 		return
@@ -66,6 +64,29 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	if len(out.Labels) > maxMetadata || len(out.Annotations) > maxMetadata {
 		t.note(Refused, "spec.namespaceOptions", "at most %d labels and %d annotations can be kept", maxMetadata-1, maxMetadata)
 	}
+}
+
+// nodes translates the labels of the nodes. The annotation has an effect in clusters with the plugin
+// PodNodeSelector only.
+func (t *translation) nodes() {
+	const field = "spec.nodeSelector"
+	selector := t.tenant.Spec.NodeSelector
+	if len(selector) == 0 {
+		return
+	}
+	if len(selector) > maxNodeLabels {
+		t.note(Refused, field, "there are %d labels, and at most %d can be kept", len(selector), maxNodeLabels)
+	}
+	nodes := &v1alpha1.Nodes{Selector: map[string]v1alpha1.LabelValue{}}
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(selector[key])) > 0 {
+			t.note(Refused, field+"["+key+"]", "it is not a label")
+		}
+		nodes.Selector[key] = v1alpha1.LabelValue(selector[key])
+	}
+	t.note(Different, field, "a Pod for other nodes is refused; the policy tenure-defaults, which needs Kubernetes 1.36, or the plugin PodNodeSelector gives new Pods the labels")
+	t.spec.Workloads.Nodes = nodes
+	t.annotation(field, nodeSelector, selectorText(selector))
 }
 
 // selectorText returns a selector in the format of the admission plugin PodNodeSelector.
@@ -281,7 +302,7 @@ func (t *translation) annotations() {
 		case roles && t.ownersIndex(index):
 		case strings.HasPrefix(key, forbiddenAnnotation) && slices.Contains([]string{"labels", "labels-regexp", "annotations", "annotations-regexp"}, key[len(forbiddenAnnotation):]):
 		case key == wildcardAnnotation:
-			t.note(Reported, field, "hosts of Ingresses are not looked at")
+			// ingress reads it.
 		default:
 			t.note(Unenforced, field, "the annotation is not understood")
 		}

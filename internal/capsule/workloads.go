@@ -209,7 +209,7 @@ func (t *translation) ingress() {
 		if o.AllowWildcardHostnames {
 			t.note(Different, "spec.ingressOptions.allowWildcardHostnames", "hosts that begin with an asterisk are refused, since allowedHostnames is set")
 		}
-	case o.AllowWildcardHostnames:
+	case o.AllowWildcardHostnames && t.tenant.Annotations[wildcardAnnotation] != "true":
 		t.spec.Network.Hosts = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{anything}}
 	}
 	if s := o.HostnameCollisionScope; s != "" && s != "Disabled" {

@@ -3,6 +3,7 @@ package capsule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,7 +191,7 @@ func TestTenant(t *testing.T) {
 }
 
 // TestNameTaken checks that a Tenant written by hand is neither overwritten nor deleted with
-// Capsule's.
+// Capsule's, and that its namespaces are not deleted with Capsule's Tenant either.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	c, admin := cluster(t)
@@ -199,10 +200,24 @@ func TestNameTaken(t *testing.T) {
 	other := theirs(t, c, "gas", "told that the name is taken", func(tt *v1beta2.Tenant) bool {
 		return hasCondition(tt, "Ready", metav1.ConditionFalse, "written by hand") && tt.Status.Size == 0
 	})
+	references := "ownerReferences: [{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, name: gas, uid: " + string(other.UID) + "}]"
+	for name, label := range map[string]string{"gas-moved": ", tenure.dev/tenant: gas", "gas-left": ""} {
+		apply(t, admin, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+", labels: {capsule.clastix.io/tenant: gas"+label+"}, "+references+"}}")
+	}
+	owners := func(name string, want int) {
+		t.Helper()
+		testwait.For(t, fmt.Sprintf("namespace %s to have %d owners", name, want), patience, func() (bool, string) {
+			got := readNamespace(t, c, name).OwnerReferences
+			return len(got) == want, fmt.Sprint(got)
+		})
+	}
+	owners("gas-moved", 0)
+	owners("gas-left", 1)
 	if err := c.Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, c, other)
+	owners("gas-left", 0)
 	ours(t, c, "gas", "as it was", func(o *v1alpha1.Tenant) bool {
 		return o.DeletionTimestamp.IsZero() && len(o.Spec.Owners) == 0 && *o.Spec.Namespaces.Quota == 1
 	})

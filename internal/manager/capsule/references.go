@@ -41,10 +41,7 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 				return nil, err
 			}
 		case !in && referred(ns, s.theirs):
-			err := r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
-				ns.OwnerReferences = slices.DeleteFunc(ns.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.theirs.UID })
-				delete(ns.Annotations, AnnotationReference)
-			})
+			err := r.unrefer(ctx, ns, s.theirs)
 			if apierrors.IsForbidden(err) {
 				left = append(left, "namespace "+ns.Name+" has left the tenant, and is deleted with it: remove its owner reference to the Tenant")
 				continue
@@ -55,6 +52,38 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 		}
 	}
 	return left, nil
+}
+
+// disown removes the references to a Tenant of Capsule from the namespaces with Tenure's label, and
+// from all namespaces if the Tenant is being deleted; those that Capsule made, too. It reports
+// whether references are left. It reads the namespaces from the API server, since Kubernetes
+// deletes those that it overlooks.
+func (r *TenantReconciler) disown(ctx context.Context, theirs *v1beta2.Tenant) (left bool, err error) {
+	var namespaces corev1.NamespaceList
+	if err := r.APIReader.List(ctx, &namespaces); err != nil {
+		return false, fmt.Errorf("cannot list namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		ns := &namespaces.Items[i]
+		switch {
+		case !ownedBy(ns, theirs):
+		case theirs.DeletionTimestamp.IsZero() && ns.Labels[v1alpha1.LabelTenant] != theirs.Name:
+			left = true
+		default:
+			if err := r.unrefer(ctx, ns, theirs); client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+		}
+	}
+	return left, nil
+}
+
+// unrefer removes the references to a Tenant of Capsule from a namespace.
+func (r *TenantReconciler) unrefer(ctx context.Context, ns *corev1.Namespace, theirs *v1beta2.Tenant) error {
+	return r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
+		ns.OwnerReferences = slices.DeleteFunc(ns.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == theirs.UID })
+		delete(ns.Annotations, AnnotationReference)
+	})
 }
 
 // reference returns a reference to a Tenant of Capsule as an owner.

@@ -115,8 +115,8 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 		return r.finalize(ctx, s)
 	}
 	if !s.own {
-		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand: delete one of the two, or give that one the label "+tenancy.LabelManaged+"="+ManagedValue)
-		return nil
+		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand, and that decides: delete this one, which keeps the namespaces of that one, or give that one the label "+tenancy.LabelManaged+"="+ManagedValue)
+		return r.handOver(ctx, s)
 	}
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
@@ -212,6 +212,28 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 		}
 		return nil
 	}
+	if s.ours != nil {
+		return r.handOver(ctx, s)
+	}
+	return r.letGo(ctx, s)
+}
+
+// handOver leaves the namespaces of theirs to a Tenant of Tenure that was written by hand:
+// afterwards, Kubernetes deletes none of them with theirs, with or without the layer. The
+// finalizer stays as long as theirs owns others.
+func (r *TenantReconciler) handOver(ctx context.Context, s *state) error {
+	owns, err := r.disown(ctx, s.theirs)
+	if err != nil {
+		return err
+	}
+	if owns {
+		return r.hold(ctx, s.theirs)
+	}
+	return r.letGo(ctx, s)
+}
+
+// letGo removes the finalizer from theirs.
+func (r *TenantReconciler) letGo(ctx context.Context, s *state) error {
 	before := s.theirs.DeepCopy()
 	if !controllerutil.RemoveFinalizer(s.theirs, Finalizer) {
 		return nil
