@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -112,12 +113,16 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	}
 }
 
+// folderNumber matches the number of a temporary folder, which each try of a controller chooses anew: the
+// message of a build that fails has it.
+var folderNumber = regexp.MustCompile(`\d{6,}`)
+
 // describeAssessment returns a text that differs between the states in which a fleet can
-// settle. It is never empty.
+// settle, and not between tries that fail alike. It is never empty.
 func describeAssessment(a flux.Assessment) string {
 	text := "settled"
 	for _, f := range a.Failed {
-		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), f.Reason)
+		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), folderNumber.ReplaceAllString(f.Reason, "#"))
 	}
 	return text
 }
