@@ -17,8 +17,8 @@ func TestDescribeAssessment(t *testing.T) {
 		same     bool
 	}{
 		"each build has a temporary folder of its own": {"read /tmp/a/kustomization-2379108689/clusters: is a directory", "read /tmp/a/kustomization-534068399/clusters: is a directory", true},
-		"another failure":                              {"kustomize build failed: no such file", "kustomize build failed: not mapped", false},
-		"a count is progress":                          {"1/3 replicas are ready", "2/3 replicas are ready", false},
+		"another failure":     {"kustomize build failed: no such file", "kustomize build failed: not mapped", false},
+		"a count is progress": {"1/3 replicas are ready", "2/3 replicas are ready", false},
 	} {
 		if same := failed(tc.one) == failed(tc.two); same != tc.same {
 			t.Errorf("%s: the same: %t, want %t", reason, same, tc.same)
