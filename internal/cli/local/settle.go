@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -113,16 +112,12 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	}
 }
 
-// folderNumber matches the number of a temporary folder, which each try of a controller chooses anew: the
-// message of a build that fails has it.
-var folderNumber = regexp.MustCompile(`\d{6,}`)
-
 // describeAssessment returns a text that differs between the states in which a fleet can
 // settle, and not between tries that fail alike. It is never empty.
 func describeAssessment(a flux.Assessment) string {
 	text := "settled"
 	for _, f := range a.Failed {
-		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), folderNumber.ReplaceAllString(f.Reason, "#"))
+		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), sameReason(f.Reason))
 	}
 	return text
 }
