@@ -3,6 +3,7 @@ package localcluster
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -100,6 +101,8 @@ func (c *Cluster) mapOne(ctx context.Context, m network.Map) error {
 			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
 		return c.OCI.Add(address, m.Dir)
+	case network.KindFile:
+		c.Network.Handle(host, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, m.Dir) }))
 	default:
 		return fmt.Errorf("a folder cannot be served as %s", strings.ToLower(string(m.Kind)))
 	}

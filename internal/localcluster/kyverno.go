@@ -69,7 +69,7 @@ func (k *kyverno) describe() string {
 func (c *Cluster) findKyverno() {
 	var others []string
 	for _, m := range c.opts.Maps {
-		if m.Kind != network.KindHelm && m.Dir != c.Fleet.Dir {
+		if m.Kind != network.KindHelm && m.Kind != network.KindFile && m.Dir != c.Fleet.Dir {
 			others = append(others, m.Dir)
 		}
 	}

@@ -180,7 +180,8 @@ func (c *Cluster) reportGone(served map[schema.GroupKind][]string) {
 	}
 }
 
-// goneIn returns the objects of a manifest in versions that are not served.
+// goneIn returns the objects of a manifest in versions that are not served, those in the templates of
+// ResourceSets too.
 func goneIn(name string, content []byte, served map[schema.GroupKind][]string) []string {
 	if !bytes.Contains(content, []byte(fluxGroups+"/")) {
 		return nil
@@ -203,6 +204,15 @@ func goneIn(name string, content []byte, served map[schema.GroupKind][]string) [
 	for _, u := range objects {
 		if gvk := u.GroupVersionKind(); isGone(gvk) {
 			gone = append(gone, fmt.Sprintf("%s %s %s (%s)", gvk.Kind, u.GetName(), gvk.Version, name))
+		}
+		if u.GetKind() != string(flux.ResourceSet) {
+			continue
+		}
+		for _, template := range flux.Templates(u) {
+			o := unstructured.Unstructured{Object: template}
+			if gvk := o.GroupVersionKind(); isGone(gvk) {
+				gone = append(gone, fmt.Sprintf("%s %s of ResourceSet %s (%s)", gvk.Kind, gvk.Version, u.GetName(), name))
+			}
 		}
 	}
 	return gone

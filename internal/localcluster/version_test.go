@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const versionedRoot = `apiVersion: source.toolkit.fluxcd.io/v1
@@ -116,6 +118,22 @@ func TestReportGone(t *testing.T) {
 	}
 	if got := strings.Join(*reports, "\n"); !strings.Contains(got, "Kustomization apps v1beta2 (clusters/prod/apps.yaml), Kustomization v1beta2 (teams/chart/templates/a.yaml), GitRepository v1beta1 (teams/chart/templates/b.yaml) and 1 more; ") || !strings.Contains(got, "flux migrate") {
 		t.Errorf("reported %q", got)
+	}
+}
+
+// TestGoneInSets checks that the objects in templates of ResourceSets are named too.
+func TestGoneInSets(t *testing.T) {
+	t.Parallel()
+	served := map[schema.GroupKind][]string{{Group: "source.toolkit.fluxcd.io", Kind: "OCIRepository"}: {"v1"}}
+	const set = "apiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSet\nmetadata: {name: teams, namespace: flux-system}\nspec:\n"
+	const old = "apiVersion: source.toolkit.fluxcd.io/v1beta2, kind: OCIRepository"
+	for reason, spec := range map[string]string{
+		"objects":           "  resources: [{" + old + ", metadata: {name: << inputs.tenant >>}}, {apiVersion: source.toolkit.fluxcd.io/v1, kind: OCIRepository}]\n",
+		"templates in text": "  resourcesTemplate: |\n    ---\n    {" + old + "}\n    ---\n    {apiVersion: v1, kind: Secret}\n",
+	} {
+		if diff := cmp.Diff([]string{"OCIRepository v1beta2 of ResourceSet teams (teams.yaml)"}, goneIn("teams.yaml", []byte(set+spec), served)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
 	}
 }
 

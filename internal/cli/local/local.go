@@ -57,7 +57,7 @@ func (f *Flags) AddSeveral(cmd *cobra.Command) {
 
 func (f *Flags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.maps, "map", nil, "serve the local folder DIR at an address outside of the cluster, as URL[#BRANCH]=DIR: a Git repository, a plain folder as branch BRANCH, a folder of charts, or an oci:// address; repeatable")
+	flags.StringArrayVar(&f.maps, "map", nil, "serve the local folder DIR at an address outside of the cluster, as URL[#BRANCH]=DIR: a Git repository, a plain folder as branch BRANCH, a folder of charts, an oci:// address, or a file at the address of a manifest; repeatable")
 	flags.StringArrayVar(&f.private, "private", nil, "a mapped Git repository that accepts only the credentials in the Secret manifest FILE, as URL=FILE; repeatable")
 	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "treat a Flux object, as [KIND/]NAMESPACE/NAME, as ready because it cannot run here; * is every namespace or name, as in HelmRelease/*/*; repeatable")
 	flags.BoolVar(&f.Cluster.AssumeUnmapped, "assume-unmapped", false, "treat each Flux object that fails only because its address is not mapped as ready; the verdict is then never safe")

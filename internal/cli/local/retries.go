@@ -1,6 +1,7 @@
 package local
 
 import (
+	"regexp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -26,7 +27,7 @@ func (r retries) steady(rows []flux.Row) []flux.Row {
 	for i, row := range rows {
 		f := r[row.Ref()]
 		switch {
-		case row.State == flux.Failed && (f == nil || f.row.Message != row.Message):
+		case row.State == flux.Failed && (f == nil || sameReason(f.row.Message) != sameReason(row.Message)):
 			r[row.Ref()] = &failure{row: row, times: 1, failed: true}
 		case row.State == flux.Failed:
 			if !f.failed {
@@ -44,3 +45,10 @@ func (r retries) steady(rows []flux.Row) []flux.Row {
 	}
 	return rows
 }
+
+// folderNumber matches the number of a temporary folder, which each try of a controller chooses anew: the
+// message of a build that fails has it.
+var folderNumber = regexp.MustCompile(`\d{6,}`)
+
+// sameReason returns a text that is the same for the messages of tries that fail alike.
+func sameReason(message string) string { return folderNumber.ReplaceAllString(message, "#") }

@@ -13,6 +13,9 @@ func TestRetries(t *testing.T) {
 	working := flux.Row{State: flux.Working, Message: "in progress"}
 	failed := flux.Row{State: flux.Failed, Message: "broken"}
 	other := flux.Row{State: flux.Failed, Message: "otherwise broken"}
+	inFolder := func(number string) flux.Row {
+		return flux.Row{State: flux.Failed, Message: "build failed: read /tmp/kustomization-" + number + "/a: is a directory"}
+	}
 	ready := flux.Row{State: flux.Ready, Message: "applied"}
 	for name, tc := range map[string]struct {
 		reason string
@@ -23,6 +26,7 @@ func TestRetries(t *testing.T) {
 		"Once":     {"A first failure may pass.", []flux.Row{failed, working}, flux.Working},
 		"Twice":    {"Another try of what fails for the same reason changes nothing.", []flux.Row{failed, working, failed, working}, flux.Failed},
 		"OneLook":  {"A failure that is seen twice has happened once.", []flux.Row{failed, failed, working}, flux.Working},
+		"Folder":   {"Each build has a temporary folder of its own.", []flux.Row{inFolder("2379108689"), working, inFolder("534068399"), working}, flux.Failed},
 		"Progress": {"A new reason is progress.", []flux.Row{failed, working, failed, working, other, working}, flux.Working},
 		"Healed":   {"Success makes up for failures.", []flux.Row{failed, working, failed, working, ready, working}, flux.Working},
 	} {

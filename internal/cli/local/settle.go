@@ -113,11 +113,11 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 }
 
 // describeAssessment returns a text that differs between the states in which a fleet can
-// settle. It is never empty.
+// settle, and not between tries that fail alike. It is never empty.
 func describeAssessment(a flux.Assessment) string {
 	text := "settled"
 	for _, f := range a.Failed {
-		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), f.Reason)
+		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), sameReason(f.Reason))
 	}
 	return text
 }

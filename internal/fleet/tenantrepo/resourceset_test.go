@@ -110,6 +110,8 @@ func TestTeamFileAdvice(t *testing.T) {
 		"a folder for each team":           {map[string]string{"teams/blue/team.yaml": sync, "teams/red/team.yaml": sync}, []string{"copy it to teams/green/team.yaml"}},
 		"by the target namespace":          {map[string]string{"teams.yaml": strings.Replace(sync, "namespace: red}", "namespace: flux-system}\nspec: {targetNamespace: red}", 1)}, []string{"green.yaml"}},
 		"the root is in another namespace": {map[string]string{"clusters/prod/config.yaml": sync + "spec: {path: ./clusters/prod}\n"}, nil},
+		"the platform's own repository":    {map[string]string{"apps/red/ks.yaml": sync + "spec: {sourceRef: {kind: GitRepository, name: flux-system, namespace: flux-system}}\n"}, nil},
+		"the same with an account":         {map[string]string{"teams/red.yaml": sync + "spec: {serviceAccountName: red, sourceRef: {kind: GitRepository, name: flux-system, namespace: flux-system}}\n"}, []string{"teams/green.yaml"}},
 		"the platform alone":               {map[string]string{"clusters/prod/infra.yaml": strings.ReplaceAll(sync, "red", "flux-system")}, nil},
 	} {
 		files := fstest.MapFS{}

@@ -2,6 +2,7 @@ package tenantrepo
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -41,17 +42,24 @@ func teamFileAdvice(fleet fs.FS, tenant string) string {
 }
 
 // isTeamSync reports whether a document of a file is a Kustomization of Flux that applies to a namespace
-// other than the platform's. The root, which applies its own file, is none.
+// other than the platform's. The root, which applies its own file, is none, and neither is a Kustomization that
+// delivers the platform's own repository with the rights of the controller.
 func isTeamSync(file string, doc []byte) bool {
 	var k struct {
 		APIVersion, Kind string
 		Metadata         struct{ Namespace string }
-		Spec             struct{ Path, TargetNamespace string }
+		Spec             struct {
+			Path, TargetNamespace, ServiceAccountName string
+			SourceRef                                 struct{ Name, Namespace string }
+		}
 	}
 	if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) {
 		return false
 	}
 	if folder := path.Clean(strings.TrimPrefix(k.Spec.Path, "/")); folder != "." && strings.HasPrefix(file, folder+"/") {
+		return false
+	}
+	if k.Spec.ServiceAccountName == "" && k.Spec.SourceRef.Name == systemNamespace && cmp.Or(k.Spec.SourceRef.Namespace, k.Metadata.Namespace) == systemNamespace {
 		return false
 	}
 	return slices.ContainsFunc([]string{k.Metadata.Namespace, k.Spec.TargetNamespace}, func(ns string) bool { return ns != "" && ns != systemNamespace })

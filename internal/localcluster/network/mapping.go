@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -22,6 +24,8 @@ const (
 	KindGit  Kind = "Git repository"
 	KindHelm Kind = "Helm repository"
 	KindOCI  Kind = "OCI artifact"
+	// KindFile is a manifest that a kustomization fetches by its address.
+	KindFile Kind = "file"
 )
 
 // Map maps an outside address to a folder of this machine. It is the value of --map.
@@ -32,7 +36,7 @@ type Map struct {
 	// Branch is the name under which a plain folder is served as a branch. It is
 	// empty for a Git work tree, whose own branches are served.
 	Branch string
-	// Dir is the folder, as an absolute path.
+	// Dir is the folder, or the file of a KindFile, as an absolute path.
 	Dir string
 }
 
@@ -43,7 +47,7 @@ var ErrMap = errors.New("cannot use --map")
 // is an OCI artifact. With #BRANCH it is a branch of a Git repository, whatever the
 // folder holds. Otherwise the folder must be the top of a Git work tree, or a folder
 // of Helm charts: a folder with a Chart.yaml, with subfolders that have one, or with
-// *.tgz files.
+// *.tgz files. The address of a manifest, which ends in .yaml, .yml or .json, may have a file.
 //
 // The first = splits the value, so that a folder's name may contain one; an address
 // must contain %3D instead. The error is ErrMap.
@@ -78,7 +82,12 @@ func parseMap(value string) (Map, error) {
 		return Map{}, err
 	}
 	if !info.IsDir() {
-		return Map{}, fmt.Errorf("%s is not a folder", dir)
+		if hasBranch || !info.Mode().IsRegular() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(m.URL)) {
+			return Map{}, fmt.Errorf("%s is not a folder", dir)
+		}
+		m.Kind = KindFile
+		_, err = m.key()
+		return m, err
 	}
 	if m.Kind, err = m.kind(); err != nil {
 		return Map{}, err
@@ -163,7 +172,7 @@ func (m Map) key() (string, error) {
 		address, err := ocihost.ParseAddress(m.URL)
 		return address.String(), err
 	}
-	return "helm " + hostOnly(host) + path, nil
+	return string(m.Kind) + " " + hostOnly(host) + path, nil
 }
 
 // CheckMaps returns an error that names both folders if two maps have the same

@@ -277,6 +277,15 @@ func TestCertificateNames(t *testing.T) {
 	}
 }
 
+// TestNotMappedErrorKeyless checks that no folder is proposed for a host of Sigstore.
+func TestNotMappedErrorKeyless(t *testing.T) {
+	t.Parallel()
+	said := (&NotMappedError{Host: "tuf-repo-cdn.sigstore.dev"}).Error()
+	if strings.Contains(said, "--map") || !strings.Contains(said, "trustedRootSecretRef") {
+		t.Errorf("the error is %q, want the field that names the keys and no flag", said)
+	}
+}
+
 func TestUnmapped(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

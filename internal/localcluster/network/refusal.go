@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,7 +20,14 @@ type NotMappedError struct {
 	Host string
 }
 
+// keylessHost is the suffix of Sigstore's public hosts, which have the keys of keyless signatures and
+// the log of these.
+const keylessHost = ".sigstore.dev"
+
 func (e *NotMappedError) Error() string {
+	if strings.HasSuffix(e.Host, keylessHost) {
+		return e.Host + " is not here, so that keyless signatures cannot be verified: the sources that need it are assumed, unless spec.verify.trustedRootSecretRef names a Secret with the keys"
+	}
 	return fmt.Sprintf("%s is not mapped (there is no network here: add --map https://%s/...=DIR, or --online)", e.Host, e.Host)
 }
 

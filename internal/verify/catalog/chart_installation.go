@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"path"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +65,7 @@ func (e *Scenario) release(id, folder string, change func(spec map[string]any)) 
 	if e.charts != "" {
 		spec["chart"] = map[string]any{"spec": map[string]any{
 			"interval":  "1h",
-			"chart":     path.Base(e.Repository.URL),
+			"chart":     chartName,
 			"version":   chartVersion(folder),
 			"sourceRef": map[string]any{"kind": string(flux.HelmRepository), "name": e.charts},
 		}}

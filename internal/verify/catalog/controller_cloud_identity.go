@@ -42,16 +42,20 @@ func addControllerCloudIdentity(register func(...Attack)) {
 			if url, _ := e.approved(ctx, "HelmRepository")["url"].(string); !strings.HasPrefix(url, "oci://") {
 				charts["url"] = "oci://charts.unapproved.example.net/any"
 			}
-			f := unlessIdentityIsOwn(sources,
-				request{
-					what:  "have source-controller fetch a GitRepository with its own Azure identity",
-					aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
-					own:   creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "generic") }),
-				},
-				request{
-					what:  "have source-controller fetch an OCIRepository with its own AWS identity",
-					aimed: creating(with("OCIRepository", map[string]any{"provider": "aws"})),
-				},
+			git := request{
+				what:  "have source-controller fetch a GitRepository with its own Azure identity",
+				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
+				own:   creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "generic") }),
+			}
+			artifact := request{
+				what:  "have source-controller fetch an OCIRepository with its own AWS identity",
+				aimed: creating(with("OCIRepository", map[string]any{"provider": "aws"})),
+			}
+			if e.deliversArtifacts() {
+				// A policy on addresses may allow the tenant no Git repository at all.
+				git.own, artifact.own = nil, creating(with("OCIRepository", map[string]any{"provider": "generic"}))
+			}
+			f := unlessIdentityIsOwn(sources, git, artifact,
 				request{
 					what:  "have source-controller fetch a HelmRepository with its own Google identity",
 					aimed: creating(with("HelmRepository", charts)),
@@ -195,6 +199,11 @@ func gitSource(e *Scenario, provider string) *unstructured.Unstructured {
 		url = e.Tenant.Repositories[i].URL
 	}
 	return source("GitRepository", map[string]any{"url": url, "provider": provider})(e)
+}
+
+// deliversArtifacts reports whether the tenant delivers OCI artifacts and no Git repository.
+func (e *Scenario) deliversArtifacts() bool {
+	return len(e.Tenant.Repositories) > 0 && !slices.ContainsFunc(e.Tenant.Repositories, inGit)
 }
 
 // source is a source that is not fetched.

@@ -12,8 +12,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -244,6 +246,38 @@ func TestOwnIdentity(t *testing.T) {
 			if f := a.Run(t.Context(), e); f.Outcome != GotThrough || !strings.Contains(f.Evidence, controller) {
 				t.Errorf("%s uses its own identity: %s %s %s", controller, f.Outcome, f.Reason, f.Evidence)
 			}
+		}
+	}
+}
+
+// TestArtifactsOnly checks the attacks of a tenant that delivers an OCI artifact, in a fleet whose policy on
+// addresses allows the tenant no Git repository: neither is stopped by this policy.
+func TestArtifactsOnly(t *testing.T) {
+	t.Parallel()
+	create := func(_ context.Context, _ client.WithWatch, u client.Object, _ ...client.CreateOption) error {
+		if u.GetObjectKind().GroupVersionKind().Kind != string(flux.GitRepository) {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "gitrepositories"}, u.GetName(), errors.New("ValidatingAdmissionPolicy 'addresses' with binding 'addresses' denied request: not allowed"))
+	}
+	patch := func(_ context.Context, _ client.Client, _ string, u client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		if u.GetName() == "apps" {
+			return nil
+		}
+		return apierrors.NewNotFound(schema.GroupResource{}, u.GetName())
+	}
+	own := object(sourceAPI, "OCIRepository", "apps", "apps", map[string]any{"spec": map[string]any{"url": "oci://registry.example.com/apps"}})
+	c := fake.NewClientBuilder().WithObjects(own, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "source-controller"}}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourcePatch: patch}).Build()
+	repository := discovery.Repository{Source: flux.Ref{Kind: flux.OCIRepository, Namespace: "apps", Name: "apps"}, URL: "oci://registry.example.com/apps"}
+	e := &Scenario{Tenant: team, Account: deployer, Namespace: "apps", Platform: "flux-system", As: c, Admin: c, Repository: &repository}
+	e.Tenant.Repositories = []discovery.Repository{repository}
+	for _, a := range Catalogue() {
+		if a.Key() != "I19-api" && a.Key() != "S4-api" {
+			continue
+		}
+		if f := a.Run(t.Context(), e); f.Outcome != GotThrough || !strings.Contains(f.Evidence, "OCIRepository") {
+			t.Errorf("%s: %s %s %s, want got through by the OCIRepository", a.Key(), f.Outcome, f.Reason, f.Evidence)
 		}
 	}
 }

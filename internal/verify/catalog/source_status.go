@@ -31,7 +31,12 @@ func addSourceStatus(register func(...Attack)) {
 			},
 		},
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			all := []request{{what: "write the status of its GitRepository", aimed: writeSourceStatus}}
+			var all []request
+			if e.deliversArtifacts() && e.ownsSource() {
+				// The object is there: no policy on addresses keeps an admin from making one.
+				all = append(all, request{what: "write the status of its OCIRepository", aimed: writeOwnStatus})
+			}
+			all = append(all, request{what: "write the status of its GitRepository", aimed: writeGitStatus})
 			for _, k := range statusKinds {
 				all = append(all, request{what: "write the status of its " + k.kind, aimed: func(ctx context.Context, e *Scenario) error { return e.writeStatus(ctx, k.apiVersion, k.kind) }})
 			}
@@ -65,13 +70,22 @@ func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) err
 	return e.patchStatus(ctx, u.DeepCopy())
 }
 
-// writeSourceStatus writes the status of the tenant's GitRepository, or of one that an admin creates.
-func writeSourceStatus(ctx context.Context, e *Scenario) error {
-	const kind = string(flux.GitRepository)
-	if e.Repository == nil || !inGit(*e.Repository) || e.Repository.Source.Namespace != e.Namespace {
-		return e.writeStatus(ctx, sourceAPI, kind)
+// ownsSource reports whether the source of the tenant's repository is in the tenant's namespace.
+func (e *Scenario) ownsSource() bool {
+	return e.Repository != nil && e.Repository.Source.Namespace == e.Namespace
+}
+
+// writeGitStatus writes the status of the tenant's GitRepository, or of one that an admin creates.
+func writeGitStatus(ctx context.Context, e *Scenario) error {
+	if !e.ownsSource() || !inGit(*e.Repository) {
+		return e.writeStatus(ctx, sourceAPI, string(flux.GitRepository))
 	}
-	return e.patchStatus(ctx, object(sourceAPI, kind, e.Namespace, e.Repository.Source.Name, nil))
+	return writeOwnStatus(ctx, e)
+}
+
+// writeOwnStatus writes the status of the source of the tenant's repository.
+func writeOwnStatus(ctx context.Context, e *Scenario) error {
+	return e.patchStatus(ctx, object(sourceAPI, string(e.Repository.Source.Kind), e.Namespace, e.Repository.Source.Name, nil))
 }
 
 // patchStatus patches the status of an object as the tenant, in a dry run.

@@ -20,7 +20,11 @@ func chartVersion(folder string) string {
 	return "1.0.0-" + strings.ReplaceAll(strings.TrimPrefix(folder, attackFolder+"/"), "/", "-")
 }
 
-// pushCharts pushes the charts among the files of attacks beside the tenant's artifact, each with a
+// chartName is the name of the charts of attacks, and of their repository below that of the tenant's artifact:
+// a policy that allows the address of the artifact alone, or addresses by prefix, allows theirs.
+const chartName = "tenure-attacks"
+
+// pushCharts pushes the charts among the files of attacks below the tenant's artifact, each with a
 // tag of its own: helm-controller installs no chart out of an artifact of manifests. It returns a
 // function that removes the charts, and is never nil.
 func (e *Scenario) pushCharts(files map[string][]byte) (remove func(), err error) {
@@ -44,9 +48,9 @@ func (e *Scenario) pushCharts(files map[string][]byte) (remove func(), err error
 			continue
 		}
 		address := base
-		address.Tag = chartVersion(path.Dir(name))
+		address.Repository, address.Tag = base.Repository+"/"+chartName, chartVersion(path.Dir(name))
 		to := filepath.Join(dir, address.Tag)
-		if err := writeChart(to, path.Dir(name), files, path.Base(base.Repository), address.Tag); err != nil {
+		if err := writeChart(to, path.Dir(name), files, chartName, address.Tag); err != nil {
 			return remove, err
 		}
 		if err := e.hosts.oci.Add(address, to); err != nil {
@@ -81,7 +85,7 @@ func (e *Scenario) makeChartSource(ctx context.Context) (*unstructured.Unstructu
 	if err := e.Admin.Get(ctx, keyOf(theirs), theirs); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
 	}
-	spec := map[string]any{"type": "oci", "interval": "1h", "url": strings.TrimSuffix(e.Repository.URL, "/"+path.Base(e.Repository.URL))}
+	spec := map[string]any{"type": "oci", "interval": "1h", "url": e.Repository.URL}
 	if secret, ok, _ := unstructured.NestedMap(theirs.Object, "spec", "secretRef"); ok && theirs.GetNamespace() == e.Namespace {
 		spec["secretRef"] = secret
 	}

@@ -93,7 +93,7 @@ func TestPublishArtifact(t *testing.T) {
 	}
 }
 
-// Each chart of an attack has a tag of its own beside the artifact, which the HelmRelease names.
+// Each chart of an attack has a tag of its own below the artifact, which the HelmRelease names.
 func TestPushCharts(t *testing.T) {
 	t.Parallel()
 	e := deliversArtifact(t, "v1")
@@ -109,21 +109,21 @@ func TestPushCharts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"type": "oci", "interval": "1h", "url": "oci://images.example.com/acme", "secretRef": map[string]any{"name": "registry"}}
+	want := map[string]any{"type": "oci", "interval": "1h", "url": e.Repository.URL, "secretRef": map[string]any{"name": "registry"}}
 	if diff := cmp.Diff(want, source.Object["spec"]); diff != "" {
 		t.Errorf("the source of the charts (-want +got):\n%s", diff)
 	}
 	release := e.release("x", folder("I4-git-HelmRelease")+"/aimed", nil)
 	spec := release.Object["spec"].(map[string]any)["chart"].(map[string]any)["spec"].(map[string]any)
-	if spec["chart"] != "team" || spec["sourceRef"].(map[string]any)["name"] != source.GetName() {
+	if spec["chart"] != chartName || spec["sourceRef"].(map[string]any)["name"] != source.GetName() {
 		t.Errorf("the release takes its chart from %v", spec)
 	}
-	address, err := artifact(e.Repository.URL, spec["version"].(string))
+	address, err := artifact(e.Repository.URL+"/"+chartName, spec["version"].(string))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := exported(t, e.hosts.oci, address)
-	if !strings.Contains(got["team/templates/canary.yaml"], "namespace: other") || !strings.Contains(got["team/Chart.yaml"], "name: team\nversion: "+address.Tag) {
+	if !strings.Contains(got[chartName+"/templates/canary.yaml"], "namespace: other") || !strings.Contains(got[chartName+"/Chart.yaml"], "name: "+chartName+"\nversion: "+address.Tag) {
 		t.Errorf("the chart is %v", got)
 	}
 	remove()
