@@ -51,9 +51,22 @@ var (
 	checkRights string
 	//go:embed check/cronjob.yaml
 	checkJob string
+	//go:embed monitoring/podmonitor.yaml
+	podMonitor string
+	//go:embed monitoring/rules.yaml
+	alertRules string
+	//go:embed monitoring/dashboard.json
+	dashboard string
 	//go:embed proxy/volumes/policy.yaml
 	proxyVolumes string
 )
+
+// Monitoring are the PodMonitor and the PrometheusRule, for the Prometheus operator. Multi-document
+// YAML.
+func Monitoring() []byte { return []byte(podMonitor + "\n---\n" + alertRules) }
+
+// Dashboard is the dashboard of Grafana, in JSON.
+func Dashboard() []byte { return []byte(dashboard) }
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
 func CRDs() []byte { return all(crds) }

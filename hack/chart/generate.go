@@ -68,6 +68,9 @@ func generate() (map[string]string, error) {
 			}
 		}
 	}
+	if files["templates/monitoring.yaml"], err = monitoringTemplate(); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 

@@ -48,6 +48,10 @@ func schema(crd *unstructured.Unstructured) (string, error) {
 			"schedule":  object{"type": "string", "pattern": `^(@[a-z]+|\S+( \S+){4})$`},
 			"resources": resources,
 		}),
+		"monitoring": closed(object{
+			"enabled": boolean,
+			"labels":  object{"type": "object", "additionalProperties": object{"type": "string"}},
+		}),
 		"networkPolicies": closed(object{
 			"apiServerPorts": object{"type": "array", "minItems": 1, "items": object{"type": "integer", "minimum": 1, "maximum": 65535}},
 		}),

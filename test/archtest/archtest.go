@@ -241,6 +241,10 @@ func forbidden(file, imported string) string {
 		return "the control plane is run as a program, never imported"
 	case !inCluster && !within(file, "hack") && within(imported, kubernetes):
 		return "only cluster/ builds Kubernetes"
+	case within(imported, "github.com/fluxcd/go-git-providers"):
+		if !within(file, "internal/fleet/bootstrap/provider") {
+			return "only bootstrap/provider calls the APIs of Git providers"
+		}
 	case within(imported, "github.com/fluxcd") && !within(file, "internal/flux") && !within(file, "cluster/flux") && !within(file, "hack"):
 		return "only internal/flux knows Flux's APIs"
 	case within(file, "api") && !standard(imported) && !within(imported, "k8s.io/apimachinery") && !within(imported, "k8s.io/api") && !within(imported, module+"/api"):

@@ -89,6 +89,17 @@ func TestCheck(t *testing.T) {
 			name:   "internal/flux/rows/p.go",
 			text:   source("github.com/fluxcd/kustomize-controller/api/v1"),
 		},
+		"ProviderOutside": {
+			reason: "The token of a Git provider is in one package.",
+			name:   "internal/cli/p.go",
+			text:   source("github.com/fluxcd/go-git-providers/github"),
+			want:   []string{"internal/cli/p.go:3: imports github.com/fluxcd/go-git-providers/github: only bootstrap/provider calls the APIs of Git providers"},
+		},
+		"ProviderInside": {
+			reason: "The package of the flux CLI has no types of Flux's APIs.",
+			name:   "internal/fleet/bootstrap/provider/p.go",
+			text:   source("github.com/fluxcd/go-git-providers/github"),
+		},
 		"APIImportsMore": {
 			reason: "Whoever imports our types must not get controller-runtime with them.",
 			name:   "api/v1alpha1/p.go",

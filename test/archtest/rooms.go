@@ -36,7 +36,7 @@ var layers = []layer{
 	},
 	{
 		folder:  "test/fixtures",
-		does:    "shared by tests: local clusters, a running manager, CRDs, generated fleets, polling",
+		does:    "shared by tests: local clusters, a running manager, CRDs, generated fleets, a Git provider's API, polling",
 		imports: []string{"internal/localcluster", "internal/manager", "internal/flux", "internal/process"},
 	},
 	{

@@ -40,14 +40,30 @@ type bootstrapped struct {
 // word NAME=VALUE is a variable.
 func (r bootstrapped) bootstrap(args ...string) *session {
 	r.t.Helper()
-	cmd := command(r.t, r.t.TempDir(), append([]string{
-		"bootstrap", "git", "--kubeconfig", r.Kubeconfig, "--path", "clusters/staging", "--allow", "helm=https://charts.example.com",
-	}, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
+	return r.bootstrapBy("git", append(slices.Clone(args), "--allow=helm=https://charts.example.com")...)
+}
+
+// bootstrapBy starts another command of `tenure bootstrap`.
+func (r bootstrapped) bootstrapBy(provider string, args ...string) *session {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), append([]string{"bootstrap", provider, "--kubeconfig", r.Kubeconfig, "--path", "clusters/staging"},
+		slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
 	cmd.Path = r.program
 	cmd.Env = append(cmd.Env, r.Network.Env()...)
 	cmd.Env = append(cmd.Env, "GIT_PASSWORD=", "SSH_AUTH_SOCK=", "HOME="+r.t.TempDir())
 	cmd.Env = append(cmd.Env, slices.DeleteFunc(slices.Clone(args), func(s string) bool { return !isVariable(s) })...)
 	return launch(r.t, cmd)
+}
+
+// authority returns the file with the authority of the cluster's network.
+func (r run) authority() string {
+	for _, variable := range r.Network.Env() {
+		if file, ok := strings.CutPrefix(variable, "SSL_CERT_FILE="); ok {
+			return file
+		}
+	}
+	r.t.Fatal("the network has no authority")
+	return ""
 }
 
 // as returns a kubeconfig that impersonates a user without rights.
@@ -92,14 +108,8 @@ func testReleaseByBootstrap(t *testing.T, published releases) {
 		return revision
 	}
 	before := head()
-	ca := ""
-	for _, variable := range r.Network.Env() {
-		if file, ok := strings.CutPrefix(variable, "SSL_CERT_FILE="); ok {
-			ca = file
-		}
-	}
 	image := published.host + "/acme/tenure-server:" + earlierVersion
-	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", ca, "--manager-image", image}
+	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", r.authority(), "--manager-image", image}
 
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
 		fails("a repository that is not there", patience, "repository is not found", "check --url")

@@ -174,6 +174,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
 		{"a port that is none", "flux-system", "networkPolicies.apiServerPorts={0}", "at '/networkPolicies/apiServerPorts/0'"},
 		{"a name of the proxy with an argument", "flux-system", "proxy.hosts={x --tls-host=y}", "at '/proxy/hosts/0'"},
+		{"monitoring on a cluster without the Prometheus operator", "flux-system", "monitoring.enabled=true", "this cluster serves no PodMonitor: install the operator first"},
+		{"a label that is a number", "flux-system", "monitoring.labels.release=1", "at '/monitoring/labels/release': got number, want string"},
 		{"a schedule of four fields", "flux-system", "check.schedule=7 * * *", "at '/check/schedule'"},
 		{"an unknown mode", "flux-system", "mode=audit", "at '/mode': value must be one of 'enforce', 'warn'"},
 		{"shards on a cluster that cannot have them", "flux-system", "shards.enabled=true", "shards need Kubernetes 1.36"},
@@ -187,6 +189,48 @@ func TestChartRefuses(t *testing.T) {
 	if _, errs, err := helmTemplate(t, "flux-system", "--kube-version=1.33.9"); err == nil || !strings.Contains(errs, "requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33.9") {
 		t.Errorf("a cluster that is too old: got %v\n%s", err, errs)
 	}
+}
+
+// TestChartMonitoring compares the monitoring of the chart with config/monitoring, which docs/how-to/operate.md
+// describes. In another namespace, the job of the alerts has its name.
+func TestChartMonitoring(t *testing.T) {
+	t.Parallel()
+	const served = "--api-versions=monitoring.coreos.com/v1/PodMonitor"
+	kustomized := kustomize(t, "config", "monitoring")
+	for _, namespace := range []string{"flux-system", "tenure-system"} {
+		rendered, errs, err := helmTemplate(t, namespace, served, "--set", "monitoring.enabled=true")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, errs)
+		}
+		got := byKey(t, rendered)
+		for key, want := range byKey(t, strings.ReplaceAll(kustomized, "flux-system", namespace)) {
+			if diff := cmp.Diff(want, got[key]); diff != "" {
+				t.Errorf("%s differs, -config +chart:\n%s", key, diff)
+			}
+		}
+	}
+	rendered, errs, err := helmTemplate(t, "flux-system", served, "--set", "monitoring.enabled=true,monitoring.labels.release=prometheus")
+	if err != nil || strings.Count(rendered, "    release: prometheus\n") != 3 {
+		t.Errorf("the labels are not on the three objects: %v\n%s", err, errs)
+	}
+}
+
+// kustomize builds a folder of the repository with kubectl.
+func kustomize(t *testing.T, folder ...string) string {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "kustomize", filepath.Join(append([]string{root}, folder...)...)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // TestChartHosts renders the proxy with more names in its certificate.

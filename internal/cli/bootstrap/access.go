@@ -31,22 +31,28 @@ type access struct {
 	caFile                  string
 }
 
+// add adds the flags of every command.
 func (a *access) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&a.username, "username", "u", "git", "user for HTTPS, and of the cluster for SSH")
-	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password or token, or with the password of the private key; - for the input (default $"+passwordVariable+")")
-	flags.StringVarP(&a.passwordArgument, "password", "p", "", "the password or token itself; every user of the machine can see it: use --password-file")
 	flags.BoolVar(&a.tokenAuth, "token-auth", false, "give the cluster the password or token, over HTTPS, instead of an SSH key")
-	flags.BoolVar(&a.bearer, "with-bearer-token", false, "send the password as a bearer token; implies --token-auth")
-	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key, for pushing and for the cluster")
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
-	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the host for SSH, as HOST or HOST:PORT, where it is not that of --url")
+	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the host for SSH, as HOST or HOST:PORT, where it is not that of the repository's address")
 	flags.StringVar(&a.knownHosts, "ssh-known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
 	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "the SSH host's key, as SHA256:… that its owner tells")
 	flags.StringVar(&a.caFile, "ca-file", "", "file with the authority of the HTTPS host's certificate")
 	cmd.MarkFlagsMutuallyExclusive("ssh-known-hosts-file", "ssh-host-key-fingerprint")
+}
+
+// addGit adds the flags of `tenure bootstrap git`.
+func (a *access) addGit(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&a.username, "username", "u", "git", "user for HTTPS, and of the cluster for SSH")
+	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password or token, or with the password of the private key; - for the input (default $"+passwordVariable+")")
+	flags.StringVarP(&a.passwordArgument, "password", "p", "", "the password or token itself; every user of the machine can see it: use --password-file")
+	flags.BoolVar(&a.bearer, "with-bearer-token", false, "send the password as a bearer token; implies --token-auth")
+	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key, for pushing and for the cluster")
 	cmd.MarkFlagsMutuallyExclusive("password", "password-file")
 	cmd.MarkFlagsMutuallyExclusive("private-key-file", "token-auth")
 	cmd.MarkFlagsMutuallyExclusive("private-key-file", "with-bearer-token")
@@ -106,10 +112,8 @@ func (a *access) clusterURL(from *url.URL) *url.URL {
 func (a *access) httpCredentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
 	var c gitauth.Credentials
 	var err error
-	if a.caFile != "" {
-		if c.CA, err = os.ReadFile(a.caFile); err != nil {
-			return c, fmt.Errorf("cannot read the authority: %w", err)
-		}
+	if c.CA, err = a.authority(); err != nil {
+		return c, err
 	}
 	password, err := a.password(ctx, streams, "password or token for "+address.Host)
 	if err != nil {
@@ -124,6 +128,18 @@ func (a *access) httpCredentials(ctx context.Context, streams ui.IO, address *ur
 		return c, nil // --allow-insecure-http was given
 	}
 	return c, c.Check(address)
+}
+
+// authority returns the content of --ca-file; nil without the flag.
+func (a *access) authority() ([]byte, error) {
+	if a.caFile == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(a.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the authority: %w", err)
+	}
+	return content, nil
 }
 
 func (a *access) sshCredentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {

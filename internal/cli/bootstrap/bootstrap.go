@@ -1,5 +1,5 @@
-// Package bootstrap is the command `tenure bootstrap git`: it connects a new
-// cluster with a Git repository, by Flux, locked down.
+// Package bootstrap has the commands `tenure bootstrap git`, `github`, `gitlab` and `gitea`: they
+// connect a new cluster with a Git repository, by Flux, locked down.
 package bootstrap
 
 import (
@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/bootstrap"
+	"github.com/tenure-dev/tenure/internal/fleet/bootstrap/provider"
 	"github.com/tenure-dev/tenure/internal/fleet/gitrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
@@ -55,9 +57,10 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	// RFC-0003 writes the flag without a subcommand. It does nothing there but to be accepted.
 	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant, for the commands below")
 	cmd.AddCommand(newGit(streams))
-	for _, host := range hosts {
-		cmd.AddCommand(host.command())
+	for _, p := range providers {
+		cmd.AddCommand(newProvider(streams, p))
 	}
+	cmd.AddCommand(newBitbucketServer())
 	return cmd
 }
 
@@ -82,20 +85,27 @@ that key, and with --token-auth the password.`,
   tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet --private-key-file=./deploy-key --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("capsule") {
-				o.capsuleGiven = &o.capsule
-			}
-			o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
+			o.given(cmd)
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringVar(&o.url, "url", "", "address of the repository")
+	cmd.Flags().BoolVar(&o.insecure, "allow-insecure-http", false, "send credentials over http:// too, where others can read them")
 	o.add(cmd)
+	o.access.addGit(cmd)
 	return cmd
+}
+
+// given stores which flags of [options.add] are set.
+func (o *options) given(cmd *cobra.Command) {
+	if cmd.Flags().Changed("capsule") {
+		o.capsuleGiven = &o.capsule
+	}
+	o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
 }
 
 func (o *options) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.url, "url", "", "address of the repository")
 	flags.StringVar(&o.branch, "branch", "main", "the branch, which is made if it does not exist")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the repository, such as clusters/staging")
 	o.Add(cmd, flags)
@@ -114,40 +124,55 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
 	flags.BoolVarP(&o.silent, "silent", "s", false, "take the deploy key as added, and do not ask")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
-	flags.BoolVar(&o.insecure, "allow-insecure-http", false, "send credentials over http:// too, where others can read them")
 	o.access.add(cmd)
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := o.check(); err != nil {
-		return err
+	if o.url == "" {
+		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
 	}
-	config, err := o.REST()
+	config, opts, err := o.complete()
 	if err != nil {
 		return err
 	}
-	opts := bootstrap.Options{
-		Path:    path.Clean(filepath.ToSlash(o.path)),
-		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Capsule: o.capsuleGiven},
-		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
-		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
-		DeployKey: o.deployKey,
-	}
-	if opts.Components, err = o.chosen(); err != nil {
-		return err
-	}
-	opts.Remote = gitrepo.Remote{URL: o.url, Branch: o.branch}
+	opts.DeployKey = o.deployKey
+	opts.Remote.URL = o.url
 	opts.Remote.Credentials, opts.URL, opts.Credentials, err = o.resolve(ctx)
 	if err != nil {
 		return err
 	}
+	return o.bootstrap(ctx, config, &opts)
+}
+
+// complete checks the flags and returns the cluster and the options, without the repository.
+func (o *options) complete() (*rest.Config, bootstrap.Options, error) {
+	var opts bootstrap.Options
+	if err := o.check(); err != nil {
+		return nil, opts, err
+	}
+	config, err := o.REST()
+	if err != nil {
+		return nil, opts, err
+	}
+	opts = bootstrap.Options{
+		Path:    path.Clean(filepath.ToSlash(o.path)),
+		Remote:  gitrepo.Remote{Branch: o.branch},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Capsule: o.capsuleGiven},
+		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
+		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
+	}
+	opts.Components, err = o.chosen()
+	return config, opts, err
+}
+
+func (o *options) bootstrap(ctx context.Context, config *rest.Config, opts *bootstrap.Options) error {
 	steps := ui.NewSteps(o.streams.Stderr())
 	defer steps.Close()
-	o.show(ctx, steps, &opts)
-	if err := bootstrap.Run(ctx, config, opts); err != nil {
+	o.show(ctx, steps, opts)
+	if err := bootstrap.Run(ctx, config, *opts); err != nil {
 		return o.hint(err)
 	}
-	_, err = fmt.Fprintf(o.streams.Out, "the cluster follows %s of branch %s of %s\n", opts.Path, o.branch, opts.URL)
+	_, err := fmt.Fprintf(o.streams.Out, "the cluster follows %s of branch %s of %s\n", opts.Path, o.branch, opts.URL)
 	return err
 }
 
@@ -186,8 +211,6 @@ func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Opt
 // check validates the flags before any prompt.
 func (o *options) check() error {
 	switch {
-	case o.url == "":
-		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
 	case o.security != "multi-tenant" && o.security != "single-tenant":
 		return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", o.security)
 	case o.mode != "enforce" && o.mode != "warn":
@@ -218,8 +241,11 @@ func (o *options) chosen() ([]string, error) {
 	return all, nil
 }
 
-// deployKey prints the key and waits until the user has added it to the Git host.
-func (o *options) deployKey(ctx context.Context, public string) error {
+// deployKey prints a new key and waits until the user has added it to the Git host.
+func (o *options) deployKey(ctx context.Context, public string, reads bool) error {
+	if reads {
+		return nil
+	}
 	_, err := fmt.Fprintf(o.streams.Err, "deploy key: %s\nadd it to the repository as a deploy key for reading\n", strings.TrimSpace(public))
 	if err != nil || o.silent {
 		return err
@@ -234,6 +260,10 @@ func (o *options) deployKey(ctx context.Context, public string) error {
 func (o *options) hint(err error) error {
 	var network net.Error
 	switch {
+	case errors.Is(err, provider.ErrToken), errors.Is(err, provider.ErrRights), errors.Is(err, provider.ErrOwner):
+		return ui.WithHint(err, "check --owner, --personal and the token: its user has to administer the repository; or create the repository and add the deploy key yourself, with `tenure bootstrap git`")
+	case errors.Is(err, provider.ErrUnreachable):
+		return ui.WithHint(err, "check --hostname, the network and its proxies; a certificate of your own authority needs --ca-file")
 	case errors.Is(err, gitrepo.ErrCredentials):
 		return ui.WithHint(err, "check --username and the password or token, or the key, and that they may write to the repository")
 	case errors.Is(err, gitrepo.ErrNotFound):

@@ -19,7 +19,7 @@ import (
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
 	var export, images, proxy, capsule, defaults, check bool
-	var allow, shards []string
+	var allow, shards, proxyHosts []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
 		Use:   "install --export",
@@ -60,7 +60,7 @@ The manifests of --defaults and --shard need 1.36.`,
 			if err != nil {
 				return err
 			}
-			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, ProxyHosts: proxyHosts, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}
@@ -76,6 +76,7 @@ The manifests of --defaults and --shard need 1.36.`,
 	flags.BoolVar(&export, "export", false, "print the manifests")
 	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")
 	flags.BoolVar(&proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster")
+	flags.StringArrayVar(&proxyHosts, "proxy-host", nil, "`NAME` by which people reach the proxy from outside, for its certificate; repeatable")
 	flags.BoolVar(&capsule, "capsule", false, "with Capsule's kinds, which the manager translates")
 	flags.BoolVar(&defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36")
 	flags.BoolVar(&check, "check", false, "with a CronJob that runs tenure check in the cluster")

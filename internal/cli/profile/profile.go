@@ -23,12 +23,16 @@ const (
 	single = "single-tenant"
 )
 
-const shardFlag = "shard"
+const (
+	shardFlag     = "shard"
+	proxyHostFlag = "proxy-host"
+)
 
 type options struct {
 	fleet, path, mode string
 	managerImage      string
 	allow, shards     []string
+	proxyHosts        []string
 	ranges            []string
 	yes, dryRun       bool
 	proxy, capsule    bool
@@ -98,6 +102,7 @@ update of Flux.`,
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
+	flags.StringArrayVar(&o.proxyHosts, proxyHostFlag, nil, "`NAME` by which people reach the proxy from outside, for its certificate; repeatable; an empty NAME removes all names (default: the fleet's)")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.BoolVar(&o.defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36 (default: as the fleet has it)")
 	flags.BoolVar(&o.check, "check", false, "with a CronJob that runs tenure check in the cluster (default: as the fleet has it)")
@@ -108,8 +113,12 @@ update of Flux.`,
 	o.images.Add(cmd)
 	run := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		empty := func(name string) bool { return name == "" }
 		if cmd.Flags().Changed(shardFlag) {
-			o.shards = slices.DeleteFunc(o.shards, func(name string) bool { return name == "" })
+			o.shards = slices.DeleteFunc(o.shards, empty)
+		}
+		if cmd.Flags().Changed(proxyHostFlag) {
+			o.proxyHosts = slices.DeleteFunc(o.proxyHosts, empty)
 		}
 		return run(cmd, args)
 	}
@@ -163,7 +172,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

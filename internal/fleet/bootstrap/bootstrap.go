@@ -73,9 +73,12 @@ type Options struct {
 	Step func(name string) (progress func(string), done func(error))
 	// Note is called with messages for the user.
 	Note func(string)
+	// Repository makes sure that the repository exists; nil means that it does.
+	Repository func(ctx context.Context) error
 	// DeployKey is called with the public key that the Git host has to grant read access. It
-	// returns when the host has the key.
-	DeployKey func(ctx context.Context, public string) error
+	// returns when the host has the key. reads says that the cluster reads the repository already,
+	// so that the host has the key.
+	DeployKey func(ctx context.Context, public string, reads bool) error
 }
 
 // bootstrapper is one run.
@@ -119,6 +122,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 		run  func(context.Context) error
 	}{
 		{"the cluster can be bootstrapped", b.checkCluster},
+		{"", b.ensureRepository},
 		{"the repository is cloned", b.open},
 		{"the manifests are made", b.plan},
 		{"the manifests are pushed", b.publish},
@@ -146,6 +150,13 @@ func (b *bootstrapper) close() {
 	if b.clone != nil {
 		_ = b.clone.Close()
 	}
+}
+
+func (b *bootstrapper) ensureRepository(ctx context.Context) error {
+	if b.Repository == nil {
+		return nil
+	}
+	return b.Repository(ctx)
 }
 
 // open clones the branch, into a new folder each time.

@@ -90,18 +90,15 @@ func (b *bootstrapper) keyPair(live map[string][]byte) (gitauth.KeyPair, error) 
 	return gitauth.Generate(b.Key)
 }
 
-// tellKey gives the user the public key to add to the Git host. It does nothing if the cluster
-// already reads the repository, since the host has the key then.
+// tellKey passes the public key on, for the Git host to grant it access.
 func (b *bootstrapper) tellKey(ctx context.Context) error {
 	if b.newKey == "" {
 		return nil
 	}
 	// The cluster reads with the credentials from before this run, so the address must
 	// be the same too.
-	if b.live.source != nil && text(b.live.source, "spec", "url") == b.URL && ready(b.live.source) {
-		return nil
-	}
-	return b.DeployKey(ctx, b.newKey)
+	reads := b.live.source != nil && text(b.live.source, "spec", "url") == b.URL && ready(b.live.source)
+	return b.DeployKey(ctx, b.newKey, reads)
 }
 
 func ready(o *unstructured.Unstructured) bool {

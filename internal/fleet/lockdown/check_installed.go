@@ -85,7 +85,7 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured, optional par
 		rights.Tokens = rights.Tokens || slices.Contains(valuesOf(arguments(d), gates+"ObjectLevelWorkloadIdentity"), "true")
 		switch {
 		case d.GetName() == proxyName:
-			manifests = append(manifests, proxyManifests(c.Namespace, managerImage(manager)))
+			manifests = append(manifests, proxyManifests(c.Namespace, managerImage(manager), nil))
 		case d.GetName() == managerName && slices.Contains(valuesOf(arguments(d), "--capsule"), "true"):
 			manifests = append(manifests, string(config.CapsulePolicies()), string(config.CapsuleRoles()), string(config.CapsuleCRDs()))
 		}

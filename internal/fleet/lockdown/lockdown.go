@@ -67,6 +67,9 @@ type Options struct {
 	// Proxy sets whether the proxy is installed beside the manager, with its image. Nil keeps the
 	// fleet's choice; a new fleet has no proxy.
 	Proxy *bool
+	// ProxyHosts are names in the proxy's certificate, besides those of its Service. Nil keeps the
+	// names of the fleet; an empty slice removes them.
+	ProxyHosts []string
 	// Capsule sets whether the manager supports Capsule's kinds. Nil keeps the state of the fleet;
 	// a new fleet does not support them.
 	Capsule *bool

@@ -35,7 +35,9 @@ func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 		return err
 	}
 	t.now[managerFile] = manifests
-	c.Proxy = t.writeProxy(c, o.Proxy)
+	if c.Proxy, err = t.writeProxy(c, o); err != nil {
+		return err
+	}
 	c.Check = t.writeCheck(c, o.Check)
 	if capsule {
 		t.now[managerFile] = withCapsule(manifests)

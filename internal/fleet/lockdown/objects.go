@@ -38,8 +38,12 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		all = append(all, string(config.Shards()))
 	}
 	programs := []string{manager}
-	if o.Proxy != nil && *o.Proxy {
-		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
+	withProxy := o.Proxy != nil && *o.Proxy
+	if err := checkProxyHosts(o.ProxyHosts, withProxy); err != nil {
+		return nil, err
+	}
+	if withProxy {
+		programs = append(programs, proxyManifests(namespace, managerImage(manager), o.ProxyHosts))
 	}
 	if o.Check != nil && *o.Check {
 		programs = append(programs, checkJobManifests(namespace, managerImage(manager), o.Warn))

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,25 +10,15 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// host is a Git host for which the flux CLI has a command. The commands here only translate: they
-// name the command of Tenure, and of flux, that does the same.
-type host struct{ name, title, hostname string }
-
-var hosts = []host{
-	{"github", "GitHub", "github.com"},
-	{"gitlab", "GitLab", "gitlab.com"},
-	{"gitea", "Gitea", ""},
-	{"bitbucket-server", "Bitbucket Server", ""},
-}
-
-// command returns a command that accepts flux's flags.
-func (h host) command() *cobra.Command {
+// newBitbucketServer returns a command that accepts the flags of flux's, and only translates: it
+// names the command that does the same.
+func newBitbucketServer() *cobra.Command {
 	var hostname, owner, repository, branch, folder, contextName string
 	cmd := &cobra.Command{
-		Use:   h.name,
-		Short: "Print the commands that connect the cluster with a repository on " + h.title,
-		Long: `Tenure creates no repositories and registers no deploy keys on ` + h.title + `. With the
-flags of ` + "`flux bootstrap " + h.name + "`" + `, this command fails, and prints the commands that do
+		Use:   "bitbucket-server",
+		Short: "Print the commands that connect the cluster with a repository on Bitbucket Server",
+		Long: `Tenure creates no repositories and registers no deploy keys on Bitbucket Server. With the
+flags of ` + "`flux bootstrap bitbucket-server`" + `, this command fails, and prints the commands that do
 the same.`,
 		Args:   cobra.NoArgs,
 		Hidden: true,
@@ -39,13 +30,13 @@ the same.`,
 			if contextName != "" {
 				git += " --context=" + contextName
 			}
-			return ui.WithHint(fmt.Errorf("cannot bootstrap through the API of %s: Tenure creates no repositories and registers no deploy keys there", h.title),
+			return ui.WithHint(errors.New("cannot bootstrap through the API of Bitbucket Server: Tenure creates no repositories and registers no deploy keys there"),
 				"create the repository https://"+address+", and run: "+git,
-				"or run `flux bootstrap "+h.name+"` with the same flags, and lock the fleet down: tenure profile multi-tenant --fleet . --path "+or(folder, "PATH"))
+				"or run `flux bootstrap bitbucket-server` with the same flags, and lock the fleet down: tenure profile multi-tenant --fleet . --path "+or(folder, "PATH"))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&hostname, "hostname", h.hostname, "name of the host")
+	flags.StringVar(&hostname, "hostname", "", "name of the host")
 	flags.StringVar(&owner, "owner", "", "owner of the repository")
 	flags.StringVar(&repository, "repository", "", "name of the repository")
 	flags.StringVar(&branch, "branch", "main", "the branch")
