@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -116,12 +117,31 @@ func (a assessor) judge(row Row) (State, string) {
 				unmet = append(unmet, fmt.Sprintf("%s (%s)", need, why))
 			}
 		}
+		if other := otherDependency(row); len(unmet) == 0 && other != "" {
+			return Blocked, "waits for " + other
+		}
 		if len(unmet) == 0 {
 			return Working, "what it waits for is ready, which it will see at its next look: " + row.Message
 		}
 		return Blocked, "waits for " + strings.Join(unmet, ", ")
 	}
 	return row.State, ""
+}
+
+// unmetDependency matches the dependency that flux-operator names in the message of a ResourceSet that waits.
+var unmetDependency = regexp.MustCompile(`dependency (?:[\w.-]+/)?v\d\w*/(\w+)/([\w./:-]+) (not found|not ready)`)
+
+// otherDependency returns the object that a ResourceSet waits for, with the reason, if it is of no kind of
+// Flux, or "": such objects are not among the rows.
+func otherDependency(row Row) string {
+	match := unmetDependency.FindStringSubmatch(row.Message)
+	if row.Kind != ResourceSet || match == nil {
+		return ""
+	}
+	if _, known := infoOf(Kind(match[1])); known {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s (%s)", match[1], match[2], match[3])
 }
 
 // source is the row of a Kustomization's source.
@@ -152,7 +172,7 @@ func (a assessor) unmet(need Ref) string {
 // lacks reports whether an object that waits needs one that does not exist, or checks another's
 // health.
 func (a assessor) lacks(row Row) bool {
-	return a.state[row.Ref()] == Blocked && (row.checks || slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent }))
+	return a.state[row.Ref()] == Blocked && (row.checks || otherDependency(row) != "" || slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent }))
 }
 
 // absent is the reason of [assessor.unmet] for an object that does not exist.
@@ -161,6 +181,9 @@ const absent = "does not exist"
 // canStillMove reports whether a blocked object may become unblocked by itself:
 // each need that is not met must be on its way.
 func (a assessor) canStillMove(row Row, awaited map[Ref]bool, working bool) bool {
+	if otherDependency(row) != "" && !working {
+		return false
+	}
 	for _, need := range row.Needs {
 		if a.unmet(need) == "" {
 			continue

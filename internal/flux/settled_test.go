@@ -20,6 +20,13 @@ func git(name, revision string, state State) Row {
 	return row
 }
 
+// waiting is a ResourceSet that waits, with its message.
+func waiting(name, message string) Row {
+	row := ks(name, Blocked)
+	row.Kind, row.Message = ResourceSet, message
+	return row
+}
+
 func tried(row Row, revision string) Row {
 	row.attempted = revision
 	return row
@@ -101,6 +108,21 @@ func TestAssess(t *testing.T) {
 			reason: "nobody is left who could create it",
 			rows:   []Row{ks("root", Ready), ks("apps", Blocked, fleet)},
 			failed: map[string]string{"apps": "waits for GitRepository/flux-system/fleet (does not exist)"},
+		},
+		"workload missing and nothing works": {
+			reason: "flux-operator names a dependency of another kind, which nobody is left to create",
+			rows:   []Row{ks("root", Ready), waiting("apps", "Retrying dependency check: dependency apps/v1/Deployment/shop/web not found: deployments.apps \"web\" not found")},
+			failed: map[string]string{"apps": "waits for Deployment/shop/web (not found)"},
+		},
+		"workload not ready and something works": {
+			reason:  "what works may make it ready",
+			rows:    []Row{ks("root", Working), waiting("apps", "Retrying dependency check: dependency v1/Pod/shop/web not ready: expression 'status.phase == 1'")},
+			awaited: map[string]string{"root": "root's message", "apps": "waits for Pod/shop/web (not ready)"},
+		},
+		"dependency of Flux in the message": {
+			reason:  "the row of such a dependency says more, and it is ready",
+			rows:    []Row{waiting("apps", "Retrying dependency check: dependency fluxcd.controlplane.io/v1/ResourceSet/flux-system/infra not ready: expression 'true'")},
+			awaited: map[string]string{"apps": "what it waits for is ready, which it will see at its next look: Retrying dependency check: dependency fluxcd.controlplane.io/v1/ResourceSet/flux-system/infra not ready: expression 'true'"},
 		},
 		"cycle": {
 			reason: "two that wait for each other wait for ever",

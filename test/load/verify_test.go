@@ -153,7 +153,7 @@ func verify(b *testing.B, bound bounds, start func(*testing.B) *localcluster.Clu
 		stopSampling := sample(b, cluster, &peak, &self)
 		attacked := time.Now()
 		report, err := catalog.Run(b.Context(), catalog.Options{
-			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(),
+			Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(),
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		})
 		stopSampling()
