@@ -23,7 +23,7 @@ RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 # times or, where they compress a program, thirty, and finds little there: test/e2e,
 # internal/cli and internal/cli/check run programs, and the others start no goroutines. `make
 # test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./hack/image ./internal/admission ./internal/cli ./internal/cli/check/... ./internal/fleet/lockdown ./internal/verify/autofix
+UNRACED ?= ./test/e2e ./hack/image ./internal/admission ./internal/cli ./internal/cli/check/... ./internal/fleet/bootstrap ./internal/fleet/lockdown ./internal/verify/autofix
 
 # How long the tests of one package may take: those of test/e2e take some 30 minutes
 # beside others, and all of .ci/run is to end within an hour.
