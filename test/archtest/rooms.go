@@ -11,7 +11,7 @@ var layers = []layer{
 	{
 		folder:  "hack",
 		does:    "builds, generates and checks the repository",
-		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/fleet", "internal/admission", "internal/capsule", "internal/release", "internal/flux", "internal/ui"},
+		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/fleet", "internal/admission", "internal/capsule", "internal/release", "internal/flux", "internal/ui", "config"},
 	},
 	{
 		folder: "test/e2e",

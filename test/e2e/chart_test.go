@@ -338,6 +338,44 @@ func TestManifestsByFlux(t *testing.T) {
 	})
 }
 
+// TestManifestsByKubectl installs the folder for kustomize with `kubectl apply -k`, twice, as
+// docs/how-to/install.md says: once the kinds are there, everything is accepted.
+func TestManifestsByKubectl(t *testing.T) {
+	t.Parallel()
+	files, err := lockdown.Artifact(buildinfo.Current().Image())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := newFleet(t, nil)
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
+	expectNothing(t, "the empty fleet is ready", failed)
+	overlay := map[string]string{"overlay/kustomization.yaml": `
+resources: [../manifests]
+components: [../manifests/components/proxy]
+patches:
+  - target: {kind: TenancyProfile}
+    patch: |
+      apiVersion: tenure.dev/v1alpha1
+      kind: TenancyProfile
+      metadata: {name: default}
+      spec: {tenants: {sources: {git: ["https://github.com/acme/*"]}}}
+`}
+	for name, content := range files {
+		overlay["manifests/"+name] = content
+	}
+	apply := []string{"apply", "--server-side", "-k", filepath.Join(newFolder(t, overlay), "overlay")}
+	if out, err := kubectl(t, r.Cluster, "", apply...); err == nil || !strings.Contains(out, `no matches for kind "TenancyProfile"`) {
+		t.Errorf("the first run: got %v, want that a kind is not there yet\n%s", err, out)
+	}
+	testwait.For(t, "kubectl to apply the folder", moment, func() (bool, string) {
+		out, err := kubectl(t, r.Cluster, "", apply...)
+		return err == nil, out
+	})
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment/tenure-proxy", atMost)
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment/tenure-manager", atMost)
+	r.installed()
+}
+
 // installDocumented starts a cluster whose fleet has the objects of docs/how-to/install.md with the
 // name, and maps the address of their OCIRepository to the folder.
 func installDocumented(t *testing.T, name, folder string, ref map[string]any) run {
