@@ -77,7 +77,7 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	waiting := time.NewTicker(waitingPeriod)
 	defer waiting.Stop()
 	var now flux.Assessment
-	failures, planned := retries{}, ""
+	failures, pauses := retries{}, pauses{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +85,9 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		case <-deadline.C:
 			return append(now.Failed, now.Awaited...), nil
 		case <-quiet.C:
-			return now.Failed, nil
+			if pauses.over() {
+				return now.Failed, nil
+			}
 		case <-waiting.C:
 			if text := footer(now); text != "" && !d.Screen.Interactive {
 				d.Println(text)
@@ -96,18 +98,15 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 			if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
 				return nil, err
 			}
-			plan := ""
-			if has(seen, root) && now.Settled() {
-				plan = describeAssessment(now)
-			}
-			// The same failures, tried again, do not begin a new pause.
-			if plan == "" || plan != planned || len(now.Failed) == 0 {
+			switch wait, next := pauses.next(seen, now, has(seen, root)); next {
+			case settled:
+				return now.Failed, nil
+			case begins:
+				quiet.Reset(wait)
+			case ends:
 				quiet.Stop()
+			case goesOn:
 			}
-			if plan != "" && (plan != planned || len(now.Failed) == 0) {
-				quiet.Reset(pause(now))
-			}
-			planned = plan
 		}
 	}
 }
@@ -120,6 +119,69 @@ func describeAssessment(a flux.Assessment) string {
 		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), sameReason(f.Reason))
 	}
 	return text
+}
+
+// pauses decides when the pause begins after which a fleet with these rows counts as settled.
+type pauses struct {
+	// planned describes the state that the pause is for; it is empty without a pause.
+	planned string
+	// revisions are those of the objects in that state.
+	revisions string
+	// failed reports that the state has failures, working that an object is reconciled again, and
+	// due that the pause ended meanwhile.
+	failed, working, due bool
+}
+
+// pauseStep says what becomes of the pause.
+type pauseStep int
+
+const (
+	goesOn pauseStep = iota
+	begins
+	ends
+	settled
+)
+
+// next returns what becomes of the pause after a change, and the length of a pause that begins. Failures
+// that are tried again do not begin a new pause, and neither do objects that are reconciled again at
+// the same revision beside failures: an interval can be shorter than the pause.
+func (p *pauses) next(rows []flux.Row, now flux.Assessment, rooted bool) (time.Duration, pauseStep) {
+	revisions := describeRevisions(rows)
+	if !rooted || !now.Settled() {
+		if p.working = true; p.planned != "" && p.failed && revisions == p.revisions {
+			return 0, goesOn
+		}
+		*p = pauses{working: true}
+		return 0, ends
+	}
+	if plan := describeAssessment(now); plan != p.planned || revisions != p.revisions || len(now.Failed) == 0 {
+		*p = pauses{planned: plan, revisions: revisions, failed: len(now.Failed) > 0}
+		return pause(now), begins
+	}
+	if p.working = false; p.due {
+		return 0, settled
+	}
+	return 0, goesOn
+}
+
+// over reports whether the fleet has settled at the end of the pause. If an object is just reconciled
+// again, the fleet settles with that.
+func (p *pauses) over() bool {
+	p.due = true
+	return !p.working
+}
+
+// describeRevisions returns a text that differs if an object appears, disappears or has another
+// revision. Objects that scan have a time in the place of a revision, which says nothing.
+func describeRevisions(rows []flux.Row) string {
+	var text strings.Builder
+	for _, row := range rows {
+		if row.Kind == flux.ImageRepository || row.Kind == flux.ImageUpdateAutomation {
+			row.Revision = ""
+		}
+		fmt.Fprintln(&text, row.Ref(), row.Revision, row.Suspended)
+	}
+	return text.String()
 }
 
 func pause(a flux.Assessment) time.Duration {

@@ -2,6 +2,9 @@ package local
 
 import (
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 )
@@ -24,4 +27,71 @@ func TestDescribeAssessment(t *testing.T) {
 			t.Errorf("%s: the same: %t, want %t", reason, same, tc.same)
 		}
 	}
+}
+
+// TestPauses checks which changes of a fleet begin the pause again after which it counts as settled.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	app := flux.Row{Namespace: "flux-system", Name: "app", Kind: flux.Kustomization, Revision: "main@sha1:1", Ready: "True", State: flux.Ready}
+	busy, newer := app, app
+	busy.Ready, busy.State = "Unknown", flux.Working
+	newer.Revision = "main@sha1:2"
+	broken := flux.Row{Namespace: "flux-system", Name: "broken", Kind: flux.Kustomization, Ready: "False", State: flux.Failed, Message: "build failed"}
+	scan := func(at string) flux.Row {
+		return flux.Row{Namespace: "flux-system", Name: "scan", Kind: flux.ImageRepository, Revision: at, Ready: "True", State: flux.Ready}
+	}
+	type step = pauseStep
+	for name, tc := range map[string]struct {
+		reason string
+		seen   [][]flux.Row
+		want   []step
+	}{
+		"Ready":      {"Each change of a fleet without failures begins the pause.", [][]flux.Row{{app}, {app}}, []step{begins, begins}},
+		"Working":    {"A fleet without failures waits for each object.", [][]flux.Row{{app}, {busy}}, []step{begins, ends}},
+		"First":      {"An object that was never ready holds the pause up.", [][]flux.Row{{busy, broken}, {app, broken}}, []step{ends, begins}},
+		"Again":      {"An interval may be shorter than the pause.", [][]flux.Row{{app, broken}, {busy, broken}, {app, broken}}, []step{begins, goesOn, goesOn}},
+		"Revision":   {"A new revision is progress.", [][]flux.Row{{app, broken}, {busy, broken}, {newer, broken}}, []step{begins, goesOn, begins}},
+		"Appears":    {"A new object is progress.", [][]flux.Row{{app, broken}, {busy, broken, scan("1")}}, []step{begins, ends}},
+		"Scan":       {"The time of a scan is no progress.", [][]flux.Row{{app, broken, scan("1")}, {app, broken, scan("2")}}, []step{begins, goesOn}},
+		"OtherFails": {"Another failure begins the pause again.", [][]flux.Row{{app, broken}, {busy, broken}, {broken, renamed(broken, "app")}}, []step{begins, goesOn, begins}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p pauses
+			var got []step
+			for _, rows := range tc.seen {
+				_, next := p.next(rows, flux.Assess(rows), true)
+				got = append(got, next)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+	t.Run("Due", func(t *testing.T) {
+		t.Parallel()
+		var p pauses
+		var steps []step
+		ask := func(rows ...flux.Row) time.Duration {
+			wait, next := p.next(rows, flux.Assess(rows), true)
+			steps = append(steps, next)
+			return wait
+		}
+		if wait := ask(app, broken); wait != failedPause {
+			t.Errorf("the pause takes %s, want %s", wait, failedPause)
+		}
+		ask(busy, broken)
+		if p.over() {
+			t.Error("the fleet has settled while an object is reconciled")
+		}
+		ask(app, broken)
+		if diff := cmp.Diff([]step{begins, goesOn, settled}, steps); diff != "" {
+			t.Errorf("the fleet settles once the object is ready again (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func renamed(row flux.Row, name string) flux.Row {
+	row.Name = name
+	return row
 }
