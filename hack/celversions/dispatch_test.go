@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespaces of the benchmark.
-const governed, unlabeled = "governed", "unlabeled"
+// Namespaces of the benchmark: a tenant's, a tenant's whose workloads have limits, and another.
+const governed, limited, unlabeled = "governed", "limited", "unlabeled"
 
 const manager = "system:serviceaccount:flux-system:tenure-manager"
 
@@ -60,6 +60,7 @@ func BenchmarkDispatch(b *testing.B) {
 		object                runtime.Object
 	}{
 		{"pod", "dora", governed, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
+		{"pod-with-limits", "dora", limited, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", limitedPod()},
 		{"pod-of-nobody", "dora", unlabeled, corev1.SchemeGroupVersion.WithResource("pods"), "Pod", ordinaryPod()},
 		{"configmap", "dora", governed, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
 		{"kustomization", "dora", governed, schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}, "Kustomization", ordinaryKustomization()},
@@ -85,8 +86,10 @@ func BenchmarkDispatch(b *testing.B) {
 // a tenant's namespace with parameters, and a namespace without a tenant.
 func dispatcher(b *testing.B) *validating.Plugin {
 	b.Helper()
+	ofTenant := map[string]string{"tenure.dev/tenant": "dev", "tenure.dev/parameters": "true"}
 	objects := append(readPolicies(b),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governed, Labels: map[string]string{"tenure.dev/tenant": "dev", "tenure.dev/parameters": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: governed, Labels: ofTenant}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limited, Labels: ofTenant}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unlabeled}})
 	mapper := meta.NewDefaultRESTMapper(nil)
 	lists := map[schema.GroupVersionResource]string{}
@@ -102,9 +105,18 @@ func dispatcher(b *testing.B) *validating.Plugin {
 		},
 		"tenant": "dev", "platformNamespaces": []any{"flux-system"},
 	}
+	withLimits := runtime.DeepCopyJSON(params)
+	withLimits["tenants"].(map[string]any)["workloads"] = map[string]any{
+		"images":          map[string]any{"registries": []any{"registry.example.com/dev/*", "registry.example.com/shared/**"}, "pullPolicies": []any{"Always"}},
+		"priorityClasses": map[string]any{"allowed": []any{"standard"}},
+		"runtimeClasses":  map[string]any{"allowed": []any{"sandbox"}},
+		"nodes":           map[string]any{"selector": map[string]any{"pool": "dev"}},
+		"tolerations":     []any{"dedicated"},
+	}
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists,
 		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenancyProfile", "metadata": map[string]any{"name": "default"}, "spec": params}},
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenantParameters", "metadata": map[string]any{"name": "tenure", "namespace": governed}, "spec": params}})
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenantParameters", "metadata": map[string]any{"name": "tenure", "namespace": governed}, "spec": params}},
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": tenure.String(), "kind": "TenantParameters", "metadata": map[string]any{"name": "tenure", "namespace": limited}, "spec": withLimits}})
 	kube := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	plugin, err := validating.NewPlugin(nil)
@@ -135,6 +147,20 @@ func ordinaryPod() *corev1.Pod {
 			Name: "app", Image: "registry.example.com/app:1", Resources: corev1.ResourceRequirements{Requests: some, Limits: some},
 		}}},
 	}
+}
+
+// limitedPod returns a Pod that keeps all limits.
+func limitedPod() *corev1.Pod {
+	pod := ordinaryPod()
+	pod.Spec.NodeSelector = map[string]string{"pool": "dev"}
+	pod.Spec.PriorityClassName = "standard"
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	app := pod.Spec.Containers[0]
+	app.Image, app.ImagePullPolicy = "registry.example.com/dev/app:1", corev1.PullAlways
+	sidecar := app
+	sidecar.Name, sidecar.Image = "sidecar", "registry.example.com/shared/tools/sidecar:1"
+	pod.Spec.Containers = []corev1.Container{app, sidecar}
+	return pod
 }
 
 // ordinaryBinding returns a RoleBinding that the manager creates.

@@ -103,15 +103,27 @@ func namesRegistry(image string) string {
 const registryExpression = "workloads.images.registryExpression"
 
 // fromRegistries returns CEL that is true if an image comes from an allowed repository. A
-// name with other characters than these could mean another registry to a container runtime.
+// name with other characters than these could mean another registry to a container runtime. Most
+// images name their registry and match a pattern with * at its end alone, which the first part finds
+// without the name of the repository.
 func fromRegistries(image string) string {
 	const (
 		clean  = `^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
-		regexp = "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '$'"
+		common = `^[a-z0-9][a-z0-9-]*[.:][a-z0-9.:-]*(/[a-z0-9._-]+)+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$`
+		below  = "p.endsWith('/**') ? %[1]s.startsWith(p.substring(0, size(p) - 2)) : p.endsWith('/*') && %[1]s.startsWith(p.substring(0, size(p) - 1)) && %[1]s.lastIndexOf('/') == size(p) - 2"
 	)
-	return fmt.Sprintf("[%s].all(n, size(n) <= %d && n.matches('%s') && (%s.orValue([]).exists(p, n.startsWith(p.split('*')[0]) && n.matches(%s)) || %[6]s.hasValue() && n.split('/')[0].matches(%[6]s.value())))",
-		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp, optional(registryExpression))
+	registries, expression := optional("workloads.images.registries"), optional(registryExpression)
+	return fmt.Sprintf("(size(%[1]s) <= %[2]d && %[1]s.matches('%[3]s') && !%[1]s.startsWith('docker.io/') && %[4]s.orValue([]).exists(p, %[5]s)", image, maxAddress, common, registries, fmt.Sprintf(below, image)) +
+		fmt.Sprintf(" || [%s].all(n, size(n) <= %d && n.matches('%s') && (%s.orValue([]).exists(p, %[5]s) || %[6]s.hasValue() && n.split('/')[0].matches(%[6]s.value()))))",
+			repository(image), maxAddress, clean, registries, matchesRepository, expression)
 }
+
+// matchesRepository is CEL that is true if the name n of a repository matches the pattern p. A pattern
+// with one * at its end needs no regular expression, which the API server would compile for each image.
+const matchesRepository = "(!p.contains('*') ? n == p" +
+	" : p.endsWith('/**') && p.indexOf('*') == size(p) - 2 ? n.startsWith(p.substring(0, size(p) - 2)) && size(n) > size(p) - 2" +
+	" : p.indexOf('*') == size(p) - 1 ? n.startsWith(p.substring(0, size(p) - 1)) && n.lastIndexOf('/') < size(p) - 1" +
+	" : n.startsWith(p.split('*')[0]) && n.matches('^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '$'))"
 
 // nodeSelector and nodeTolerations are the labels and the tolerations of the tenant's nodes.
 var (
@@ -213,7 +225,7 @@ func tenantImages() []podCheck {
 	expression := optional(registryExpression)
 	const digest = "i.matches('@sha256:[0-9a-f]{64}$')"
 	added := func(holds string) (all, wrong string) {
-		images := imagesIn("p") + ".filter(i, !(i in " + imagesIn("q") + ") && !" + holds + ")"
+		images := imagesIn("p") + ".filter(i, !" + holds + " && !(i in " + imagesIn("q") + "))"
 		return images + ".size() == 0", fromPod(images + ".join(', ')")
 	}
 	unlisted, unlistedImages := added(fromRegistries("i"))

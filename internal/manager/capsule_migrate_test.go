@@ -205,7 +205,10 @@ func (l *layer) people(t *testing.T, requests map[string][]request) *people {
 					}
 				}
 				p.rounds.Add(1)
-				time.Sleep(100 * time.Millisecond)
+				select {
+				case <-ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
 			}
 		})
 	}

@@ -54,25 +54,28 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 	return left, nil
 }
 
-// disown removes the references to a Tenant of Capsule from the namespaces with Tenure's label, and
-// from all namespaces if the Tenant is being deleted; those that Capsule made, too. It reports
-// whether references are left. It reads the namespaces from the API server, since Kubernetes
-// deletes those that it overlooks.
-func (r *TenantReconciler) disown(ctx context.Context, theirs *v1beta2.Tenant) (left bool, err error) {
+// owned returns the namespaces of which a Tenant of Capsule is an owner. It reads them from the API
+// server, since Kubernetes deletes those that it overlooks.
+func (r *TenantReconciler) owned(ctx context.Context, theirs *v1beta2.Tenant) ([]corev1.Namespace, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.APIReader.List(ctx, &namespaces); err != nil {
-		return false, fmt.Errorf("cannot list namespaces: %w", err)
+		return nil, fmt.Errorf("cannot list namespaces: %w", err)
 	}
-	for i := range namespaces.Items {
-		ns := &namespaces.Items[i]
-		switch {
-		case !ownedBy(ns, theirs):
-		case theirs.DeletionTimestamp.IsZero() && ns.Labels[v1alpha1.LabelTenant] != theirs.Name:
+	return slices.DeleteFunc(namespaces.Items, func(ns corev1.Namespace) bool { return !ownedBy(&ns, theirs) }), nil
+}
+
+// disown removes the references to a Tenant of Capsule from those namespaces that have Tenure's label,
+// and from all if the Tenant is being deleted; also references that Capsule made. It reports whether
+// references are left.
+func (r *TenantReconciler) disown(ctx context.Context, theirs *v1beta2.Tenant, namespaces []corev1.Namespace) (left bool, err error) {
+	for i := range namespaces {
+		ns := &namespaces[i]
+		if theirs.DeletionTimestamp.IsZero() && ns.Labels[v1alpha1.LabelTenant] != theirs.Name {
 			left = true
-		default:
-			if err := r.unrefer(ctx, ns, theirs); client.IgnoreNotFound(err) != nil {
-				return false, err
-			}
+			continue
+		}
+		if err := r.unrefer(ctx, ns, theirs); client.IgnoreNotFound(err) != nil {
+			return false, err
 		}
 	}
 	return left, nil

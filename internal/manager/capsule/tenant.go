@@ -220,14 +220,21 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 
 // handOver leaves the namespaces of theirs to a Tenant of Tenure that was written by hand:
 // afterwards, Kubernetes deletes none of them with theirs, with or without the layer. The
-// finalizer stays as long as theirs owns others.
+// finalizer is there before the first reference is removed, so that theirs cannot go meanwhile, and
+// stays as long as theirs owns others.
 func (r *TenantReconciler) handOver(ctx context.Context, s *state) error {
-	owns, err := r.disown(ctx, s.theirs)
+	owned, err := r.owned(ctx, s.theirs)
 	if err != nil {
 		return err
 	}
-	if owns {
-		return r.hold(ctx, s.theirs)
+	if len(owned) > 0 && s.theirs.DeletionTimestamp.IsZero() {
+		if err := r.hold(ctx, s.theirs); err != nil {
+			return err
+		}
+	}
+	left, err := r.disown(ctx, s.theirs, owned)
+	if err != nil || left {
+		return err
 	}
 	return r.letGo(ctx, s)
 }
