@@ -201,9 +201,13 @@ func TestNameTaken(t *testing.T) {
 		return hasCondition(tt, "Ready", metav1.ConditionFalse, "written by hand") && tt.Status.Size == 0
 	})
 	references := "ownerReferences: [{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, name: gas, uid: " + string(other.UID) + "}]"
-	for name, label := range map[string]string{"gas-moved": ", tenure.dev/tenant: gas", "gas-left": ""} {
+	namespace := func(name, label string) {
 		apply(t, admin, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+", labels: {capsule.clastix.io/tenant: gas"+label+"}, "+references+"}}")
 	}
+	// Without a namespace that it owns, the layer lets Capsule's Tenant go at once.
+	namespace("gas-left", "")
+	theirs(t, c, "gas", "held for its namespace", func(tt *v1beta2.Tenant) bool { return slices.Contains(tt.Finalizers, Finalizer) })
+	namespace("gas-moved", ", tenure.dev/tenant: gas")
 	owners := func(name string, want int) {
 		t.Helper()
 		testwait.For(t, fmt.Sprintf("namespace %s to have %d owners", name, want), patience, func() (bool, string) {

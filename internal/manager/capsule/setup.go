@@ -2,6 +2,7 @@ package capsule
 
 import (
 	"context"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"maps"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
@@ -113,14 +114,15 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 	return crdgate.Watch(mgr, c, tenantOwner(), toDefault, predicate.GenerationChangedPredicate{})
 }
 
-// ofCapsule selects namespaces with Capsule's label, and updates that change labels or begin the
-// deletion. A namespace that loses the label is selected once more.
+// ofCapsule selects namespaces with Capsule's label, and updates that change labels or owners, or begin
+// the deletion. A namespace that loses the label is selected once more.
 var ofCapsule = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return capsuleLabel(e.Object) != "" },
 	DeleteFunc: func(e event.DeleteEvent) bool { return capsuleLabel(e.Object) != "" },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return (capsuleLabel(e.ObjectOld) != "" || capsuleLabel(e.ObjectNew) != "") &&
-			(!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero())
+			(!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
+				e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero())
 	},
 }
 
