@@ -106,8 +106,7 @@ func manyTenants(b *testing.B, size int) (time.Duration, []*unstructured.Unstruc
 			b.Error(err)
 		}
 	}()
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	fast := unbounded(cluster.REST)
 	prepareManager(b, fast)
 	m := startManager(b, fast)
 	defer m.stop()
@@ -161,17 +160,7 @@ func manyTenants(b *testing.B, size int) (time.Duration, []*unstructured.Unstruc
 // clients that know them: the time that the manager cannot fall below.
 func bareObjects(b *testing.B, objects []*unstructured.Unstructured) time.Duration {
 	b.Helper()
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bare", Root: stateRoot(b), BinDir: binDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	}()
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	fast := unbounded(startBare(b).REST)
 	var kinds []*unstructured.Unstructured
 	for _, manifests := range [][]byte{config.FluxComponents(), config.CRDs()} {
 		read, err := flux.ReadObjects(manifests)
