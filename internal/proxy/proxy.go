@@ -137,7 +137,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	if p.kinds, err = newKinds(o.Config); err != nil {
-		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
+		return nil, fmt.Errorf("cannot read the kinds of the API server: %w", err)
 	}
 	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
 	p.fanout = &fanout.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}

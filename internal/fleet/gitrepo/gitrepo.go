@@ -41,7 +41,7 @@ var (
 	ErrHostKey = errors.New("the host has another key than the known ones")
 	// ErrOutrun reports that a push was rejected because another client has pushed to the branch
 	// since the clone.
-	ErrOutrun = errors.New("somebody else has pushed to the branch meanwhile")
+	ErrOutrun = errors.New("another commit was pushed to the branch in the meantime")
 	// ErrDeclined reports that the host rejected a push for another reason, such as a protected
 	// branch.
 	ErrDeclined = errors.New("the host declines the push")

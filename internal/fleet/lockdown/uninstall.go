@@ -113,7 +113,7 @@ func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	parts := []string{string(manifests), string(config.ProxyVolumes())}
 	objects, err := flux.ReadObjects([]byte(strings.Join(parts, "\n---\n")))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what this version installs: %w", err)
+		return nil, fmt.Errorf("cannot read the objects that this version installs: %w", err)
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kindCRD || o.GetKind() == "TenancyProfile"

@@ -29,7 +29,7 @@ import (
 var ErrInTheWay = errors.New("is not a regular file")
 
 // ErrChanged reports that a file no longer has the content that the change is based on.
-var ErrChanged = errors.New("was changed by somebody else meanwhile")
+var ErrChanged = errors.New("was changed in the meantime")
 
 // ErrTwoKustomizations reports that a folder would have two kustomization files, which kustomize refuses.
 var ErrTwoKustomizations = errors.New("kustomize reads one kustomization file in a folder")

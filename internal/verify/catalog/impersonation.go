@@ -67,7 +67,7 @@ func mayNot(verb, resource string, namespace func(*Scenario) string) func(contex
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
 		}}
 		if err := e.As.Create(ctx, review); err != nil {
-			return fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+			return fmt.Errorf("cannot read the tenant's rights: %w", err)
 		}
 		if review.Status.Allowed {
 			return nil

@@ -104,7 +104,7 @@ func messageMatches(words *regexp.Regexp) func(readiness) bool {
 func (e *Scenario) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	if err := e.As.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+		return false, fmt.Errorf("cannot read the tenant's rights: %w", err)
 	}
 	return review.Status.Allowed, nil
 }

@@ -139,7 +139,7 @@ func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	e := c.scenario
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.Victim.Namespace, GenerateName: name("i14-")}}
 	if err := e.Admin.Create(ctx, secret); err != nil {
-		return "", fmt.Errorf("cannot make what a token is bound to: %w", err)
+		return "", fmt.Errorf("cannot create the Secret to which the token is bound: %w", err)
 	}
 	token, err := e.tokenOf(ctx, discovery.Account{Namespace: e.Victim.Namespace, Name: e.Victim.Account}, authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID},

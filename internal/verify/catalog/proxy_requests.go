@@ -165,7 +165,7 @@ func (c *proxyClient) victimUIDs(ctx context.Context) ([]types.UID, error) {
 	var all []types.UID
 	for _, o := range []client.Object{ns, secret, configMap, account} {
 		if err := c.scenario.Admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			return nil, fmt.Errorf("cannot read what is attacked: %w", err)
+			return nil, fmt.Errorf("cannot read the target of the attack: %w", err)
 		}
 		all = append(all, o.GetUID())
 	}

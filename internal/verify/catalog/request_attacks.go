@@ -86,7 +86,7 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 	}
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := e.As.Create(ctx, review); err != nil {
-		return fmt.Errorf("cannot ask who the tenant is: %w", err)
+		return fmt.Errorf("cannot read the tenant's identity: %w", err)
 	}
 	if got, want := review.Status.UserInfo.Username, e.who.user; got != want {
 		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)

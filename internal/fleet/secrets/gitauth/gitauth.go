@@ -139,7 +139,7 @@ func (c Credentials) Check(address *url.URL) error {
 	case address.Scheme == "ssh" && (c.Key == nil || len(c.KnownHosts) == 0):
 		return fmt.Errorf("credentials without a key or without the host's keys %w for ssh://%s", ErrInvalid, address.Host)
 	case address.Scheme == "ssh" && (c.Username != "" || c.Token != "" || c.Password != "" || c.CA != nil):
-		return fmt.Errorf("a user, a token or an authority %w for ssh://%s: they are for https", ErrInvalid, address.Host)
+		return fmt.Errorf("a user, a token or a CA certificate %w for ssh://%s: they are for https", ErrInvalid, address.Host)
 	case address.Scheme == "http":
 		return fmt.Errorf("credentials %w for http://%s: they would be sent in clear", ErrInvalid, address.Host)
 	case address.Scheme == "https" && c.Key != nil:

@@ -154,7 +154,7 @@ func scan(ctx context.Context, host string, algorithms []string) (line []byte, f
 	defer cancel()
 	conn, err := proxy.Dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+		return nil, "", fmt.Errorf("cannot read the key of %s: %w", address, err)
 	}
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -169,7 +169,7 @@ func scan(ctx context.Context, host string, algorithms []string) (line []byte, f
 		},
 	})
 	if line == nil {
-		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+		return nil, "", fmt.Errorf("cannot read the key of %s: %w", address, err)
 	}
 	return line, fingerprint, nil
 }
