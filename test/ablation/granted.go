@@ -19,7 +19,7 @@ import (
 // objects without the label.
 func takenBack() Control {
 	return Control{
-		Name: "the manager, which takes the artifact away when the grant ends",
+		Name: "the manager, which deletes the artifact when the grant ends",
 		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone; the rule about its own requests is away, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			// The rule does not let the manager write a copy without its label.

@@ -24,8 +24,8 @@ func addForgedIdentityProxy(register func(...Attack)) {
 		// It waits for the proxy, and for the manager to let go of a Tenant.
 		ID: "I12", Via: Proxy, Deep: true,
 		Kinds:      []string{},
-		Title:      "is taken by the proxy for an account of another tenant that has the same name, or one that reads the same",
-		Controls:   []string{"the proxy, to which accounts are a namespace and a name"},
+		Title:      "is mistaken by the proxy for another tenant's account with the same name, or with a name that looks the same",
+		Controls:   []string{"the proxy, which identifies an account by namespace and name"},
 		References: []string{"CVE-2023-46254"},
 		Fix:        Fix{Advice: proxyAdvice + ": accounts are looked up by namespace and name, never by one of them or by both as one text"},
 		Run: func(ctx context.Context, e *Scenario) Finding {

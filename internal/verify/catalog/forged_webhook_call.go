@@ -28,7 +28,7 @@ func addForgedWebhookCall(register func(...Attack)) {
 	register(Attack{
 		ID: "A7", Via: API,
 		Kinds:    []string{"Namespace"},
-		Title:    "calls the webhook for owners' namespaces itself, as an owner of another tenant, to use up that tenant's count of namespaces",
+		Title:    "calls the namespace webhook directly, as an owner of another tenant, to use up that tenant's quota of namespaces",
 		Controls: []string{webhookCallers},
 		Fix:      Fix{Advice: "let the manager set the secret paths of its webhooks, or give the API server a client certificate: see --webhook-client-ca of the manager"},
 		Deep:     true,

@@ -19,7 +19,7 @@ func addImpersonation(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"ServiceAccount", "ServiceAccount/token"},
-		Title:      "acts as another account, by impersonation or with a token made for it",
+		Title:      "acts as another account, by impersonation or with a new token of that account",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix: Fix{

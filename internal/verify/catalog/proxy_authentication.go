@@ -19,8 +19,8 @@ func addProxyAuthentication(register func(...Attack)) {
 	register(Attack{
 		ID: "I14", Via: Proxy, Owners: OwnersAccounts,
 		Kinds:      []string{},
-		Title:      "is nobody, somebody else or one of system:masters at the proxy, by what it leaves out, forges or has taken off on the way",
-		Controls:   []string{"the proxy, which refuses whoever does not prove to be one certain somebody, and honours or refuses every header about identities"},
+		Title:      "is accepted by the proxy without an identity, as another user or as system:masters, by headers that are missing, forged or removed on the way",
+		Controls:   []string{"the proxy, which refuses a request without exactly one proven identity, and applies or refuses each header about identities"},
 		References: []string{"CVE-2022-23652", "CVE-2023-48312"},
 		Fix:        Fix{Advice: proxyAdvice + ": a request without exactly one valid credential goes nowhere, and no header about identities is dropped"},
 		Run: onProxy(func(ctx context.Context, c *proxyClient) ([]rawRequest, error) {
