@@ -289,7 +289,7 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 		}
 	}
 	for _, refusal := range cluster.Network.Refused() {
-		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
+		d.Println(fmt.Sprintf("%s requested %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
 }
 

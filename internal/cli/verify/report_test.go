@@ -237,7 +237,7 @@ func TestText(t *testing.T) {
 	if err := one(j, layered()).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `! asked for: https://git.example.com/a: not mapped
+	want := `! requested: https://git.example.com/a: not mapped
 
 ? not ready: broken (Kustomization/a/a)
 
@@ -253,10 +253,10 @@ E
 ? not proven: whether a tenant tries not proven (X2-api)
   as a, through the API: nothing to try it on
 
-! one layer is missing: another one still stops these
-  there is no policy on it: as a, only RBAC stops who tries stopped (X3-api)
+! one layer is missing: another control still stops these attacks
+  a tenant tries stopped (X3-api): as a, stopped only by RBAC; missing: policy on it
 
-! cluster-admin: in the namespaces of a: bind a narrower role
+! cluster-admin: tenants with this role in their namespaces: a; bind a narrower role
 
 ! accepted, not proven: whether a tenant tries not proven (X2-api)
   as b, through the API: nothing to try it on
@@ -268,7 +268,7 @@ E
 STOPPED BY   ATTACKS
 RBAC         X3
 
-· not installed: nothing was tried here, and nothing is proven
+· not installed: the fleet lacks the target of these attacks: they were not tried
   no (X5-api)
 
 attacked in full: a (namespace a; ClusterRole/cluster-admin)
@@ -334,9 +334,9 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		f      findings
 		want   string
 	}{
-		{"what was looked for", findings{path: "p"}, "? no tenants: there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers what is not the platform's; the option --tenants names them\n"},
+		{"what was looked for", findings{path: "p"}, "? no tenants: the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository; name the namespaces of tenants with --tenants\n"},
 		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
-		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! lacks: a label on a, b: "},
+		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! missing: a tenant's label on a, b: "},
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},
 		{"the controllers that are simulated", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Simulated: []string{"source-watcher: a stand-in"}}}, "? simulated: source-watcher: a stand-in\n"},
 		{"a run that broke off", brokeOff, "? broke off: etcd ended\n\n✗ got through"},
