@@ -149,7 +149,7 @@ func (d *Display) Stop(cluster *localcluster.Cluster) error {
 		d.Report(fmt.Errorf("cannot stop the cluster cleanly: %w", err))
 		return ui.ErrReported
 	}
-	d.Println(fmt.Sprintf("%s stopped %s", d.Screen.Paint(ui.Green, "✓"), d.Screen.Paint(ui.Faint, Seconds(time.Since(began)))))
+	d.Println(fmt.Sprintf("%s cluster stopped %s", d.Screen.Paint(ui.Green, "✓"), d.Screen.Paint(ui.Faint, Seconds(time.Since(began)))))
 	return nil
 }
 

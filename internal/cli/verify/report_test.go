@@ -254,7 +254,7 @@ E
   as a, through the API: nothing to try it on
 
 ! one layer is missing: another control still stops these attacks
-  a tenant tries stopped (X3-api): as a, stopped only by RBAC; missing: policy on it
+  a tenant tries stopped (X3-api): as a, stopped only by: RBAC; missing: policy on it
 
 ! cluster-admin: tenants with this role in their namespaces: a; bind a narrower role
 
@@ -272,7 +272,7 @@ RBAC         X3
   no (X5-api)
 
 attacked in full: a (namespace a; ClusterRole/cluster-admin)
-  same rights, so attacked without waiting for Flux: b
+  same rights, so attacked without the attacks that wait for Flux: b
 
 ✗ unsafe: 2 tenants, 8 attacks: 2 stopped, 1 got through, 1 not proven, 2 not installed, 2 accepted (66% proven); 1.5s
 
@@ -365,6 +365,24 @@ func TestTextGroupsTenants(t *testing.T) {
 	}
 	if want := "  as a, b, through the API: the Secret a/token was read\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
 		t.Errorf("the same finding is said once, in the words about the first tenant:\n%s", out.String())
+	}
+}
+
+// TestTextGroupsAlikeTenants checks that an attack of one tenant, which is a finding for the tenants
+// of the same shape too, is one finding, although its evidence names the attacked tenant alone.
+func TestTextGroupsAlikeTenants(t *testing.T) {
+	t.Parallel()
+	f := attacked(catalog.GotThrough)
+	f.attacks.Results = f.attacks.Results[:1]
+	f.attacks.Results[0].Attack.Deep = true
+	f.attacks.Results[0].Finding.Evidence = "Flux created Pod a/canary for it"
+	f.attacks.Like["b"] = "a"
+	var out bytes.Buffer
+	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  as a, b, through the API: Flux created Pod a/canary for it\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
+		t.Errorf("a finding that was copied to a tenant of the same shape has to be printed once:\n%s", out.String())
 	}
 }
 

@@ -282,7 +282,7 @@ func (p *page) warnings(c clusterReport) {
 		p.heading("! one layer is missing", ui.Yellow, "another control still stops these attacks")
 	}
 	for _, g := range missing {
-		p.detail("", fmt.Sprintf("a tenant %s (%s): as %s, stopped only by %s; missing: %s", g.first.Title, g.first.Key, g.tenants(), g.first.Control, strings.Join(g.first.Missing, ", ")))
+		p.detail("", fmt.Sprintf("a tenant %s (%s): as %s, stopped only by: %s; missing: %s", g.first.Title, g.first.Key, g.tenants(), g.first.Control, strings.Join(g.first.Missing, ", ")))
 	}
 	var admins []string
 	for _, t := range c.Tenants {
@@ -339,7 +339,7 @@ func (p *page) stopped(c clusterReport) {
 		control := ui.Clean(g.first.Control)
 		if byControl[control] == nil {
 			controls = append(controls, control)
-			width = max(width, min(ansi.StringWidth(control), 40))
+			width = max(width, min(ansi.StringWidth(control), 50))
 		}
 		if !slices.Contains(byControl[control], g.first.ID) {
 			byControl[control] = append(byControl[control], g.first.ID)
@@ -374,7 +374,7 @@ func (p *page) tenants(c clusterReport) {
 		p.WriteString(p.screen.Wrap("attacked in full: ", indent, fmt.Sprintf("%s (%s %s; %s)", t.Name,
 			ui.Plural(len(t.Namespaces), "namespace"), strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))))
 		if alike := c.alike(t); len(alike) > 0 {
-			p.detail("same rights, so attacked without waiting for Flux", strings.Join(alike, ", "))
+			p.detail("same rights, so attacked without the attacks that wait for Flux", strings.Join(alike, ", "))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(conte
 		if err := identityWorks(ctx, e); err != nil {
 			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 		}
-		refused.Control += " (nor its own)"
+		refused.Control += " (own objects too)"
 		return refused
 	}
 }

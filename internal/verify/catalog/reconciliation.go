@@ -35,7 +35,7 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 		return notProven("cannot read the canary: " + firstLine(lookErr.Error()))
 	case touched:
 		e.remove(canary)
-		return gotThrough(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
+		return gotThrough(fmt.Sprintf("Flux created %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
 	case err != nil:
 		return e.confirm(ctx, by, id, own, judge(err, ""))
 	case said.ready == "":
@@ -101,7 +101,7 @@ func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
 	if f.Control != notInstalled {
-		f.Control += " (nor its own)"
+		f.Control += " (own objects too)"
 	}
 	return f
 }
