@@ -150,7 +150,8 @@ func (c *Clone) init(branch plumbing.ReferenceName) error {
 	return err
 }
 
-// Close closes the connection to the SSH agent. It keeps the folder.
+// Close closes the connection to the SSH agent, and returns the error of that. It keeps the
+// folder.
 func (c *Clone) Close() error {
 	if c.access == nil {
 		return nil
@@ -171,8 +172,9 @@ func (c *Clone) Head() string {
 // Author is the author of a commit.
 type Author struct{ Name, Email string }
 
-// Commit commits the current content of files, including deletions. Names are slash separated
-// and relative to the folder.
+// Commit commits the current content of files, including deletions. Names are slash separated and
+// relative to the folder. It returns an error if a file cannot be read or the commit cannot be
+// written.
 func (c *Clone) Commit(files []string, by Author, message string) error {
 	tree, err := c.repo.Worktree()
 	if err != nil {

@@ -258,8 +258,8 @@ func (c Cluster) Release(ctx context.Context, kube client.Client, progress func(
 	return nil
 }
 
-// Remove deletes the objects of an installation. Objects that are gone already are no error, and
-// an error does not keep the others: all errors are returned.
+// Remove deletes the objects of an installation. It ignores objects that do not exist, and
+// continues after an error. It returns all errors.
 func (i *Installation) Remove(ctx context.Context, kube client.Client, progress func(string)) error {
 	var failures []error
 	for _, o := range i.Objects {

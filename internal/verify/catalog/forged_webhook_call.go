@@ -43,8 +43,9 @@ type webhook struct {
 	http          *http.Client
 }
 
-// WebhookAddress returns the host and port of the webhook for owners' namespaces and the
-// path that the API server calls; both are empty if there is no webhook or no Service.
+// WebhookAddress returns the host and port of the webhook for owners' namespaces, and the path
+// that the API server calls. Both are empty if there is no webhook or no Service. It returns an
+// error if the webhook configuration or the Service cannot be read.
 func WebhookAddress(ctx context.Context, c client.Reader) (address, path string, err error) {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = c.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, configuration)

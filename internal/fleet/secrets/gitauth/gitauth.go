@@ -49,7 +49,8 @@ type KeyPair struct {
 	Password string
 }
 
-// Generate returns a new key pair without a password.
+// Generate returns a new key pair without a password. It returns an error for an unknown
+// algorithm, size or curve.
 func Generate(o KeyOptions) (KeyPair, error) {
 	key, err := o.generate()
 	if err != nil {
@@ -91,8 +92,9 @@ func (o KeyOptions) generate() (crypto.Signer, error) {
 	return nil, fmt.Errorf("the algorithm %q %w: ecdsa, ed25519 or rsa", o.Algorithm, ErrInvalid)
 }
 
-// ParseKey returns the key pair of an existing private key. It does not remove the password of
-// the key: Flux takes the password from the Secret.
+// ParseKey returns the key pair of an existing private key. It does not remove the password of the
+// key: Flux takes the password from the Secret. It returns [ErrInvalid] for a key that cannot be
+// parsed or whose password is missing.
 func ParseKey(private []byte, password string) (KeyPair, error) {
 	signer, err := ssh.ParsePrivateKey(private)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
@@ -109,7 +111,8 @@ func ParseKey(private []byte, password string) (KeyPair, error) {
 	return KeyPair{Private: private, Public: ssh.MarshalAuthorizedKey(signer.PublicKey()), Password: password}, nil
 }
 
-// Signer returns a signer for the private key.
+// Signer returns a signer for the private key. It returns [ErrInvalid] if the key cannot be
+// parsed.
 func (k KeyPair) Signer() (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey(k.Private)
 	if k.Password != "" {
