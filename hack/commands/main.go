@@ -20,7 +20,7 @@ func main() {
 		os.Exit(2)
 	}
 	var page strings.Builder
-	page.WriteString("# Commands\n\nGenerated from the programs; do not edit. `tenure` is for people and pipelines,\n`tenure-server` is what runs inside a cluster.\n")
+	page.WriteString("# Commands\n\nGenerated from the programs; do not edit. `tenure` is for people and pipelines,\n`tenure-server` runs inside a cluster.\n")
 	for _, root := range []*cobra.Command{cli.NewCommand(ui.Std()), server.NewCommand(ui.Std())} {
 		describe(&page, root)
 	}

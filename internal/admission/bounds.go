@@ -20,7 +20,7 @@ func bounds() Rule {
 	limits := posture + ".bounds"
 	r := Rule{
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
-		Title:     "intervals, timeouts and expressions have bounds",
+		Title:     "intervals, timeouts and expressions are within the limits",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupOperator, "resourcesets", "resourcesetinputproviders")),
 		scope:     fluxObjects,
 	}

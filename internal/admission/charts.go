@@ -13,7 +13,7 @@ func charts() Rule {
 	const own = posture + ".sources"
 	r := Rule{
 		Name: Prefix + "charts", Rows: []string{"S13"},
-		Title: "charts come from HelmRepositories and OCIRepositories, and out of other sources in a shard, where that is allowed",
+		Title: "charts come from HelmRepositories and OCIRepositories; other sources of charts need a shard and the platform's permission",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupHelm, helmReleases...), on(writes, groupSource, "helmcharts"),
 		},

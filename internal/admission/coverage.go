@@ -75,10 +75,10 @@ var unrefused = []struct {
 	{Prefix + "sources", "", []string{"helmcharts"}, "a HelmChart has no address"},
 	{Prefix + "contents", "update", []string{"namespaces", "namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
 	{Prefix + "cordon", "update", []string{"namespaces/*"}, "`tenure-namespaces` refuses these requests too, and the API server names one rule"},
-	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "Kubernetes lets nobody change the field"},
-	{Prefix + "pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
+	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "the field is immutable"},
+	{Prefix + "pods", "update", []string{"jobs"}, "the field is immutable"},
 	{Prefix + "owner-pods", "", []string{"kustomizations", "helmreleases"}, "`tenure-accounts` refuses these requests too, and only warns in warn mode"},
-	{Prefix + "owner-pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},
+	{Prefix + "owner-pods", "update", []string{"jobs"}, "the field is immutable"},
 }
 
 // CoverageDocument writes the requests that the rules cover as a page of Markdown.

@@ -20,7 +20,7 @@ func credentialRights() Rule {
 	const subject = "'the rights to keep credentials '"
 	return Rule{
 		Name:  Prefix + "credentials",
-		Title: "the rights to keep credentials are taken by the manager alone, where an owner's account or its tenant is",
+		Title: "only the manager binds the roles for credentials, and only in the namespaces of owners' accounts and of their tenants",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "rbac.authorization.k8s.io", "rolebindings", "clusterrolebindings"),
 		},
@@ -53,7 +53,7 @@ func credentialRights() Rule {
 func credentialSecrets() Rule {
 	return Rule{
 		Name: Prefix + "credential-secrets", Rows: []string{"I13"},
-		Title:       "kubeconfigs that the manager keeps are written by the platform",
+		Title:       "only the platform writes the kubeconfigs that the manager renews",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
 		conditions:  append([]string{notKubernetes}, notAdmin...),
 		scope:       allNamespaces,

@@ -13,28 +13,26 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(`# The rules for tenants
 
-What the API server refuses in the namespaces of tenants, whoever asks, apart from
-break-glass groups and exempt objects. Generated from internal/admission; do not
-edit.
+The API server refuses requests that break these rules. The platform, the members of break-glass groups and
+[exempt objects](../how-to/exempt-warn-break-glass.md) are not checked. Generated from internal/admission; do
+not edit.
 
-Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
-TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
-that has them. The rules that are marked with + are about the spec of Flux objects,
-and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. The rules that are
-marked with ‡ are about other objects, and share ` + "`" + Objects + "` and `" + Objects + fromParameters + "`" + `. Those that are
-marked with * hold in every namespace, read neither, and have no exemptions. Those that
-are marked with - have the second policy alone. What is marked with † holds back the
-platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
-one policy. The rules that are marked with § hold back the manager alone; what reads the
-TenancyProfile of them holds nobody back without one. The policy ` + "`" + managerRequests().inTenants().Name + "`" + ` is the part
-of the first for frequent requests in the namespaces of Tenants. A rule that is marked with ∀ is about
-all kinds where a namespace has parameters. Rules that are marked with ! make up for rights
-that RBAC cannot narrow, and deny in
-[warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too: those that are also
-marked with ‡ by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "`" + `, which
-only a cluster in warn mode has.
+Most rules consist of two ValidatingAdmissionPolicies. The policy with the name of the rule reads the
+TenancyProfile. The policy whose name ends in ` + "`" + fromParameters + "`" + ` reads the TenantParameters, in namespaces that
+have them. The marks in the first column:
 
-| Rule | What holds | Stops | Looks at |
+| Mark | Meaning |
+|---|---|
+| + | the rule checks the spec of Flux objects, in the shared policies ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + ` |
+| ‡ | the rule checks other objects, in the shared policies ` + "`" + Objects + "` and `" + Objects + fromParameters + "`" + ` |
+| * | the rule applies in every namespace, reads neither the profile nor parameters, and has no exemptions |
+| - | the rule has only the policy that reads TenantParameters |
+| † | the rule also applies to the platform, in namespaces with the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is one policy |
+| § | the rule applies to the manager only; if it reads the TenancyProfile, it refuses nothing without one. ` + "`" + managerRequests().inTenants().Name + "`" + ` is the part of ` + "`" + managerRequests().Name + "`" + ` for frequent requests in the namespaces of Tenants |
+| ∀ | the rule checks all kinds, in namespaces with parameters |
+| ! | the rule limits rights that RBAC cannot limit, and denies in [warn mode](../how-to/exempt-warn-break-glass.md#warn-mode), too. Those with ‡ deny there by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "`" + `, which only a cluster in warn mode has |
+
+| Rule | What it ensures | Stops the attacks | Checked requests |
 |---|---|---|---|
 `)
 	for _, r := range Rules() {
@@ -73,8 +71,8 @@ only a cluster in warn mode has.
 	b.WriteString(`
 ## What a tenant reads
 
-The API server names the policy and its binding; behind that stands, in one line,
-the tenant, the object, what is wrong and what is allowed:
+The API server names the policy and its binding. Then follow, in one line, the tenant, the object,
+the reason, the allowed values and the rule:
 
 ` + "```" + `
 ValidatingAdmissionPolicy 'tenure-flux-objects' with binding 'tenure-flux-objects-flux'
@@ -82,9 +80,9 @@ denied request: tenant dev-team: Kustomization web needs spec.serviceAccountName
 of: dev-team (rule tenure-accounts)
 ` + "```" + `
 
-An object whose text is too long to be shown is refused with what holds in general.
-"no params found" says that the TenancyProfile, or the TenantParameters of the
-namespace, are missing: then nothing that a rule is about can be changed.
+If the text would be too long, the message is the text in the column "What it ensures".
+"no params found" means that the TenancyProfile or the TenantParameters of the namespace are missing:
+then the API server refuses all requests that the rule checks.
 `)
 	return b.String()
 }

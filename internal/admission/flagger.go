@@ -22,7 +22,7 @@ func flagger() Rule {
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
 	r := Rule{
 		Name: Prefix + "flagger", Rows: []string{"N6", "S12"},
-		Title:     "objects of Flagger are allowed by the platform, lead to approved addresses, hosts and gateways, and use no identity of the platform",
+		Title:     "objects of Flagger need the platform's permission, use approved addresses, hosts and gateways, and use no identity of the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")},
 		scope:     fluxObjects,
 		validations: []validation{{

@@ -48,7 +48,7 @@ const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run a
 func pods() Rule {
 	return Rule{
 		Name: Prefix + "pods", Rows: []string{"I9"},
-		Title:       "Pods do not run as an account that Flux applies as",
+		Title:       "Pods do not run as a reconciler's account",
 		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
 		scope:       tenantObjects,
 		compensates: true,
@@ -67,7 +67,7 @@ func ownerPods() Rule {
 	const listed = "has(params.spec.tenant)"
 	return Rule{
 		Name: Prefix + "owner-pods", Rows: []string{"I24"},
-		Title: "Pods do not run as an account that owns a tenant, and Flux applies as one only if the tenant is applied as it",
+		Title: "Pods do not run as an account that owns a tenant, and Flux applies as such an account only if it is the tenant's reconciler",
 		resources: append([]admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "pods"), on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
 		}, templated...),
@@ -96,7 +96,7 @@ const (
 func tokens() Rule {
 	return Rule{
 		Name: Prefix + "tokens", Rows: []string{"I8"},
-		Title: "nobody gets a token of an account that Flux applies as",
+		Title: "only the platform gets tokens of a reconciler's account",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
@@ -120,7 +120,7 @@ func ownerAccounts() Rule {
 	different = append(different, "object.?automountServiceAccountToken.orValue(true) != oldObject.?automountServiceAccountToken.orValue(true)")
 	return Rule{
 		Name: Prefix + "owner-accounts", Rows: []string{"I24"},
-		Title: "an account that owns a tenant is made, changed and deleted by the platform and by itself, and nobody gets a token of it",
+		Title: "only the platform and the account itself change an account that owns a tenant, and only the platform gets its tokens",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "serviceaccounts"), on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
@@ -155,7 +155,7 @@ func bindings() Rule {
 	)
 	return Rule{
 		Name: Prefix + "bindings", Rows: []string{"I4"},
-		Title:       "tenants give no rights to everybody",
+		Title:       "RoleBindings of tenants bind no group that includes all users",
 		scope:       tenantObjects,
 		compensates: true,
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(writes, "rbac.authorization.k8s.io", "rolebindings")},

@@ -41,7 +41,7 @@ func managerRequests() Rule {
 	validations := append(managedNamespaces(), append(managedObjects(), managedRights()...)...)
 	return Rule{
 		Name: Prefix + "manager", Rows: []string{"I25"},
-		Title: "the manager writes in namespaces of tenants, what it made itself, and roles for tenants",
+		Title: "the manager writes only in namespaces of tenants, to its own objects, and to roles for tenants",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "namespaces", "serviceaccounts", "resourcequotas", "limitranges", "secrets"),
 			on(all, "networking.k8s.io", "networkpolicies"),
@@ -250,7 +250,7 @@ func managerParameters() Rule {
 	}
 	return Rule{
 		Name: Prefix + "manager-parameters", Rows: []string{"I25"},
-		Title:      "the manager writes into parameters whom the profile names as the platform, and its exemptions",
+		Title:      "the manager copies the platform's accounts and the exemptions unchanged from the profile to the parameters",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, v1alpha1.GroupVersion.Group, "tenantparameters")},
 		conditions: []string{isManager, specChanged},
 		scope:      allNamespacesProfiled,

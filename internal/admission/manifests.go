@@ -11,13 +11,15 @@ import (
 
 //go:generate go run ../../hack/policies ../../config ../../docs/reference
 
-// Manifests returns the policies and bindings of all rules as YAML documents.
+// Manifests returns the policies and bindings of all rules as YAML documents. It returns an error
+// if an object cannot be encoded.
 func Manifests() ([]byte, error) {
 	policies, bindings := Policies()
 	return policyDocuments("# The rules for tenants. Generated from internal/admission; do not edit.\n", policies, bindings)
 }
 
-// WarnManifests returns [WarnPolicies] as YAML documents.
+// WarnManifests returns [WarnPolicies] as YAML documents. It returns an error if an object cannot
+// be encoded.
 func WarnManifests() ([]byte, error) {
 	policies, bindings := WarnPolicies()
 	return policyDocuments("# The rules about objects that always deny, for a cluster in warn mode. Generated from\n# internal/admission; do not edit.\n", policies, bindings)
@@ -34,7 +36,8 @@ func policyDocuments(title string, policies []admissionregistrationv1.Validating
 	return documents(title, objects...)
 }
 
-// ShardManifests returns [ShardPolicy] as YAML documents.
+// ShardManifests returns [ShardPolicy] as YAML documents. It returns an error if an object cannot
+// be encoded.
 func ShardManifests() ([]byte, error) {
 	policy, bindings := ShardPolicy()
 	objects := []any{policy}
@@ -44,13 +47,15 @@ func ShardManifests() ([]byte, error) {
 	return documents("# Puts the objects of a tenant's namespace into the shard of the namespace. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", objects...)
 }
 
-// DefaultsManifests returns [DefaultsPolicy] as YAML documents.
+// DefaultsManifests returns [DefaultsPolicy] as YAML documents. It returns an error if an object
+// cannot be encoded.
 func DefaultsManifests() ([]byte, error) {
 	policy, binding := DefaultsPolicy()
 	return documents("# Gives objects in tenants' namespaces their default classes and metadata. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", policy, binding)
 }
 
-// WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents.
+// WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents. It returns an error if
+// an object cannot be encoded.
 func WebhookManifest() ([]byte, error) {
 	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook())
 }
@@ -75,7 +80,8 @@ func documents(title string, objects ...any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// CapsuleManifests returns [CapsuleRules], [AuditWebhook] and [HostsWebhook] as YAML documents.
+// CapsuleManifests returns [CapsuleRules], [AuditWebhook] and [HostsWebhook] as YAML documents. It
+// returns an error if an object cannot be encoded.
 func CapsuleManifests() ([]byte, error) {
 	policies, bindings := CapsuleRules()
 	var objects []any

@@ -28,8 +28,8 @@ const AdmissionMark = "tenure.dev/admission"
 // namespace, whatever the lists contain: see [tenancy.ProtectedKey].
 func ProtectedKey(key string) bool { return tenancy.ProtectedKey(key) }
 
-// ReservedNamespace says whether no owner may have a namespace of this name,
-// whatever the profile says.
+// ReservedNamespace reports whether no owner may create a namespace with this name, independent of
+// the profile.
 func ReservedNamespace(name string) bool {
 	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
 }
@@ -83,7 +83,7 @@ func namespaces() Rule {
 	}
 	return Rule{
 		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I16", "I18"},
-		Title: "what says whose a namespace is, and what holds in it, is the platform's, and owners have no other namespaces than their tenants'",
+		Title: "only the platform sets the labels that assign a namespace to a tenant or control it, and owners change only their tenants' namespaces",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "namespaces"), on(writes, "", "namespaces/status", "namespaces/finalize"),
 		},

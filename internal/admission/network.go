@@ -33,7 +33,7 @@ func services() Rule {
 	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)) || isIP(a) && !(a in object.?spec.?externalIPs.orValue([])) && " + optional("network.services.loadBalancerIPs") + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
 	r := Rule{
 		Name: Prefix + "services", Rows: []string{"W4"},
-		Title:      "Services have the types and the addresses that the tenant may have",
+		Title:      "Services use the types and the addresses that the tenant may use",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status")},
 		scope:      tenantObjects,
 		conditions: notOperator,
@@ -88,7 +88,7 @@ func endpoints() Rule {
 	wrong := fmt.Sprintf(addresses, "object") + ".map(l, l.filter(a, a != '' && !(oldObject != null && " + fmt.Sprintf(addresses, "oldObject") + ".exists(o, a in o)) && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)))))"
 	return Rule{
 		Name: Prefix + "endpoints", Rows: []string{"W9"},
-		Title: "Services lead to the tenant's own Pods and to the addresses that the tenant may have",
+		Title: "Services lead only to the tenant's Pods and to addresses that the tenant may use",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "", "endpoints"), on(writes, "discovery.k8s.io", "endpointslices"), on(updates, "", "pods/status"),
 		},
@@ -142,7 +142,7 @@ func hosts() Rule {
 	list := optional("network.hosts")
 	return Rule{
 		Name: Prefix + "hosts", Rows: []string{"W5"},
-		Title: "Ingresses, Gateways, routes and Services have the hosts and the classes that the tenant may have",
+		Title: "Ingresses, Gateways, routes and Services use the hosts and the classes that the tenant may use",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"),
 			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
@@ -193,7 +193,7 @@ func ingressAnnotations() Rule {
 	)
 	return Rule{
 		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
-		Title:      "annotations of Ingresses reach no configuration and no objects of others",
+		Title:      "annotations of Ingresses change no controller's configuration and use no objects of others",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses")},
 		scope:      tenantObjects,
 		conditions: notOperator,

@@ -13,7 +13,7 @@ func notifications() Rule {
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
 	r := Rule{
 		Name: Prefix + "notifications", Rows: []string{"N3", "N4", "I19"},
-		Title: "Receivers authenticate who calls, and Providers post to addresses outside, as themselves",
+		Title: "Receivers authenticate their callers, and Providers post only to addresses outside of the cluster, without an identity of the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNotification, "receivers", "providers"), on(writes, groupFlagger, "alertproviders"),
 		},

@@ -37,7 +37,7 @@ func notificationSecrets() Rule {
 	line := "l.matches('^[A-Za-z0-9-]+: +[ -~]*$') && has(" + allowed + ".headers) && " + allowed + ".headers.exists(h, h.lowerAscii() == l.split(':')[0].lowerAscii())"
 	return Rule{
 		Name: Prefix + "notification-secrets", Rows: []string{"N5"},
-		Title:      "Secrets send Providers to approved addresses only",
+		Title:      "Secrets direct Providers to approved addresses only",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "secrets")},
 		scope:      tenantObjects,
 		conditions: append([]string{join(changes, " || ")}, notThePlatform...),

@@ -28,7 +28,7 @@ const Objects = Prefix + "objects"
 // the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
 // checks of a few rules would cost more than the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
-	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", scope: tenantObjects, compensates: true}
+	one := Rule{Name: Objects, Title: "objects in a tenant's namespace keep to the limits of the tenant", scope: tenantObjects, compensates: true}
 	var questions, refused, refusals []string
 	var included []Rule
 	every := false

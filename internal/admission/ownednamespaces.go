@@ -34,7 +34,7 @@ func namespaceNames() Rule {
 	}
 	return Rule{
 		Name: Prefix + "namespace-names", Rows: []string{"I7", "I16", "I18", "I20", "I21"},
-		Title:     "owners choose names, labels and annotations of namespaces within what the profile and their Tenant allow",
+		Title:     "owners choose only names, labels and annotations of namespaces that the profile and their Tenant allow",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "namespaces")},
 		conditions: append([]string{
 			isOwner,

@@ -14,7 +14,7 @@ import (
 func status() Rule {
 	r := Rule{
 		Name: Prefix + "status", Rows: []string{"S4"},
-		Title:       "the status of Flux objects is written by Flux",
+		Title:       "only Flux writes the status of Flux objects",
 		resources:   append(fluxKinds(updates), on(updates, groupExtensions, "artifactgenerators")),
 		scope:       tenantObjects,
 		conditions:  notThePlatform,
@@ -36,7 +36,7 @@ func status() Rule {
 func externalArtifacts() Rule {
 	return Rule{
 		Name: Prefix + "external-artifacts", Rows: []string{"S3"},
-		Title: "ExternalArtifacts are made by the platform",
+		Title: "only the platform writes ExternalArtifacts",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, groupSource, "externalartifacts", "externalartifacts/status"),
 		},
@@ -73,7 +73,7 @@ func managed() Rule {
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, groupResourceSet, tenancy.LabelManaged)
 	return Rule{
 		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1", "W8"},
-		Title: "what the platform applied to a tenant's namespace is changed by the platform",
+		Title: "only the platform changes the objects that it applied to a tenant's namespace",
 		resources: append(fluxKinds(all),
 			// Kubernetes enforces a quota by its status.
 			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "resourcequotas/status", "limitranges"),
@@ -174,7 +174,7 @@ func annotationsBeyond(object, other string) string {
 func kubeConfigs() Rule {
 	return Rule{
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
-		Title:       "kubeconfigs that Flux may use are written by the platform",
+		Title:       "only the platform writes the kubeconfigs that Flux may use",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
 		scope:       tenantObjects,
 		compensates: true,
@@ -190,7 +190,7 @@ func kubeConfigs() Rule {
 func parameters() Rule {
 	return Rule{
 		Name: Prefix + "parameters", Rows: []string{"I17"},
-		Title:       "TenantParameters are written by the platform",
+		Title:       "only the platform writes TenantParameters",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
 		conditions:  append([]string{notKubernetes}, notAdmin...),
 		scope:       allNamespaces,

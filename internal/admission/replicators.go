@@ -18,7 +18,7 @@ func replicators() Rule {
 	}
 	return Rule{
 		Name:  Prefix + "replicators",
-		Title: "the manager acts as accounts of tenants' namespaces only",
+		Title: "the manager impersonates only accounts of tenants' namespaces",
 		Rows:  []string{"I15"},
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "rbac.authorization.k8s.io", "rolebindings", "clusterrolebindings"),

@@ -15,7 +15,7 @@ func resourceSets() Rule {
 	}
 	return Rule{
 		Name: Prefix + "resource-sets", Rows: []string{"I26"},
-		Title: "flux-operator applies for tenants as their accounts, and reads and asks nothing of others for them",
+		Title: "flux-operator applies tenants' objects as their accounts, and reads no objects and addresses of others for them",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupOperator, operatorKinds...),
 		},

@@ -21,7 +21,7 @@ var reconcilers = admissionregistrationv1.Variable{
 func accounts() Rule {
 	return Rule{
 		Name: Prefix + "accounts", Rows: []string{"I1", "I2", "I13", "I19"},
-		Title: "Kustomizations and HelmReleases name an account that was made for applying, and no other cluster",
+		Title: "Kustomizations and HelmReleases apply as a reconciler's account of the tenant, and to no other cluster",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
 		},
@@ -45,7 +45,7 @@ func accounts() Rule {
 func references() Rule {
 	r := Rule{
 		Name: Prefix + "references", Rows: []string{"S1", "S2", "S5", "S12", "N1", "N2"},
-		Title:     "Flux objects refer to objects of their own namespace only",
+		Title:     "Flux objects refer only to objects of their own namespace",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries")),
 		scope:     fluxObjects,
 	}
@@ -71,7 +71,7 @@ func sources() Rule {
 	allowed := posture + ".sources"
 	r := Rule{
 		Name: Prefix + "sources", Rows: []string{"S9", "I19"},
-		Title: "sources are fetched from approved addresses, without an identity of the platform's",
+		Title: "sources use approved addresses, and no identity of the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupSource, sourceKinds...), on(writes, groupImage, "imagerepositories"),
 		},

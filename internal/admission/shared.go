@@ -16,7 +16,7 @@ const Shared = Prefix + "flux-objects"
 // shared returns the rules about the specs of Flux objects as one.
 func shared() Rule {
 	one := Rule{
-		Name: Shared, Title: "Flux objects ask for what their tenant may have",
+		Name: Shared, Title: "Flux objects keep to the limits of their tenant",
 		resources: append(fluxKinds(writes),
 			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders"),
 			on(writes, groupOperator, operatorKinds...)),
@@ -81,9 +81,9 @@ func (r Rule) variable() string {
 // Shares reports whether the rule shares its policies with other rules.
 func (r Rule) Shares() bool { return r.scope == fluxObjects || r.scope == tenantObjects }
 
-// Without removes a rule from a policy that it shares with others, and reports whether
-// the policy had it. The policy still enforces the others. Use it to show what the rule
-// stops.
+// Without removes a rule from a policy that several rules share, and reports whether the policy
+// had the rule. The policy still enforces its other rules. Tests use Without to find the requests
+// that the rule stops.
 func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == r.variable() })
 	if !r.Shares() || i < 0 {

@@ -22,7 +22,7 @@ func signatures() Rule {
 	}
 	return Rule{
 		Name: Prefix + "signatures", Rows: []string{"S14"},
-		Title: "sources have the signatures that the platform demands, made with its keys",
+		Title: "Flux verifies the signatures of sources as the platform demands, with the platform's keys",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupSource, sourceKinds...), on(writes, groupHelm, helmReleases...),
 		},
@@ -80,7 +80,7 @@ func artifacts(oci, charts string) validation {
 func signatureKeys() Rule {
 	return Rule{
 		Name: Prefix + "signature-keys", Rows: []string{"S14"},
-		Title:       "the public keys that Flux verifies sources with are written by the platform",
+		Title:       "only the platform writes the public keys with which Flux verifies sources",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
 		scope:       tenantObjects,
 		compensates: true,

@@ -42,7 +42,7 @@ func claims() Rule {
 	wrongDevices := devices("object") + ".map(l, l.filter(d, d != '' && !(oldObject != null && " + devices("oldObject") + ".exists(o, d in o)) && !" + permitsClass("workloads.deviceClasses", "d") + "))"
 	return Rule{
 		Name: Prefix + "claims", Rows: []string{"W6", "W11"},
-		Title: "claims have the classes that the tenant may have, and choose no existing volume",
+		Title: "claims use the classes that the tenant may use, and choose no existing volume",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "", "persistentvolumeclaims"), on(writes, "apps", "statefulsets"), on(writes, groupResource, "resourceclaims", "resourceclaimtemplates"),
 		},

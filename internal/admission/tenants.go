@@ -70,7 +70,7 @@ func templateFinalizers(object string) string {
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
-		Title:     "tenants keep nothing from being removed",
+		Title:     "objects of tenants have only allowed finalizers",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{writtenObject, on(updates, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
 			holdsUp + " || " + templatesHoldUp,
@@ -92,7 +92,7 @@ func contents() Rule {
 func cordon() Rule {
 	return Rule{
 		Name:      Prefix + "cordon",
-		Title:     "nobody but the platform changes anything in the namespaces of a cordoned tenant",
+		Title:     "only the platform changes objects in the namespaces of a cordoned tenant",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{everyObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
 			isCordoned + " && !(request.resource.resource in ['events', 'leases'])",

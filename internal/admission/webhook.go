@@ -104,8 +104,8 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return configuration
 }
 
-// HostsWebhook returns the configuration of the webhook that lets one Ingress alone have a host and
-// path, within the scope that a Tenant of Capsule chooses. The API server calls it only in
+// HostsWebhook returns the configuration of the webhook that gives each host and path to one
+// Ingress only, within the scope that a Tenant of Capsule chooses. The API server calls it only in
 // namespaces of such Tenants.
 func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
@@ -129,10 +129,11 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	}
 }
 
-// AuditWebhook returns the configuration of the webhook that writes events for rules with the
-// action audit of Capsule's Tenants, and sets the default metadata and the resources of rules. It decides nothing,
-// so it may fail. The API server calls it only in namespaces with such rules, and before the
-// policies, so that it also sees the requests that the policies refuse.
+// AuditWebhook returns the configuration of the webhook that writes events for rules of Capsule's
+// Tenants with the action audit, and sets the default metadata and the resources of rules. It
+// refuses no request, so the API server ignores its failures. The API server calls it only in
+// namespaces with such rules, and before the policies, so that the webhook also sees the requests
+// that the policies refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, "*", "*").RuleWithOperations
@@ -174,9 +175,9 @@ func webhookClient() admissionregistrationv1.WebhookClientConfig {
 	}}
 }
 
-// Webhook returns the configuration of the webhook. The API server calls it only for
-// namespaces that tenants' owners create, or give other labels, annotations and owner references, so that other requests neither wait for it nor fail
-// while it is down.
+// Webhook returns the configuration of the webhook for namespaces. The API server calls it only
+// for namespaces that owners of tenants create, or whose labels, annotations or owner references
+// they change. So other requests neither wait for it nor fail while it is down.
 func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	scope := admissionregistrationv1.ClusterScope
 	rules := on(writes, "", "namespaces").RuleWithOperations

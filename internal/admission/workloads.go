@@ -259,7 +259,7 @@ func tenantImages() []podCheck {
 func workloads() Rule {
 	r := Rule{
 		Name: Prefix + "workloads", Rows: []string{"W7", "W10"},
-		Title:      "Pods have images, classes, schedulers and tolerations that the tenant may have, and choose no node",
+		Title:      "Pods use the images, classes, schedulers and tolerations that the tenant may use, and choose no node",
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
 		scope:      tenantObjects,
 		early:      true,
@@ -285,7 +285,7 @@ func workloads() Rule {
 func nodes() Rule {
 	return Rule{
 		Name: Prefix + "nodes", Rows: []string{"W10"},
-		Title:      "Pods are bound to nodes by a scheduler of the platform",
+		Title:      "only a scheduler of the platform binds Pods to nodes",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods/binding", "bindings")},
 		scope:      tenantObjects,
 		conditions: append([]string{"request.userInfo.username != 'system:kube-scheduler'"}, notOperator...),

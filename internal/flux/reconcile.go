@@ -24,7 +24,7 @@ func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
 		meta.ReconcileRequestAnnotation: time.Now().Format(time.RFC3339Nano),
 	}}}
 	if err := mergePatch(ctx, c.Patch, ref, patch); err != nil {
-		return fmt.Errorf("cannot ask for the reconciliation of %s: %w", ref, err)
+		return fmt.Errorf("cannot request the reconciliation of %s: %w", ref, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 // ErrRemoteBase reports a kustomization with a remote base. [Build] refuses it, since kustomize
 // would fetch it from the network with the user's git.
-var ErrRemoteBase = errors.New("a remote base is not fetched here")
+var ErrRemoteBase = errors.New("the remote base is not fetched: it has no folder")
 
 // remoteAddress matches the addresses that kustomize fetches: by git, or a file by HTTP.
 var remoteAddress = regexp.MustCompile(`^(?:[a-z][a-z0-9+.-]*:|[^/\s]+@[^/\s]+:|(?:www\.)?[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+/.*(?:\?|//|\.git|/[^/]+/[^/]+))`)

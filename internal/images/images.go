@@ -187,12 +187,12 @@ func (s Statement) speaksOf(digest, repository string) error {
 		} `json:"critical"`
 	}
 	if err := json.Unmarshal(s.Payload, &simple); err != nil {
-		return fmt.Errorf("what was signed cannot be read: %w", err)
+		return fmt.Errorf("the signed content cannot be read: %w", err)
 	}
 	signed := simple.Critical
 	switch {
 	case signed.Type != simpleType:
-		return fmt.Errorf("what was signed is %q, which is no signature of an image", signed.Type)
+		return fmt.Errorf("the signed content has the type %q, which is not a signature of an image", signed.Type)
 	case signed.Image.Digest != digest:
 		return fmt.Errorf("the signature is of another image, %s", signed.Image.Digest)
 	case !sameRepository(signed.Identity.Reference, repository):
@@ -213,10 +213,10 @@ func (s Statement) statementOf(digest, repository string) error {
 		} `json:"subject"`
 	}
 	if err := json.Unmarshal(s.Payload, &statement); err != nil {
-		return fmt.Errorf("what was signed cannot be read: %w", err)
+		return fmt.Errorf("the signed content cannot be read: %w", err)
 	}
 	if statement.Type != statementType || statement.PredicateType != signType {
-		return fmt.Errorf("what was signed is %q, which is no signature of an image", statement.PredicateType)
+		return fmt.Errorf("the signed content has the type %q, which is not a signature of an image", statement.PredicateType)
 	}
 	if s.Source != "" && path.Base(s.Source) != path.Base(repository) {
 		return fmt.Errorf("the signature was made for %s, not for %s", s.Source, path.Base(repository))

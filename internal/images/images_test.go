@@ -237,11 +237,11 @@ func TestCheck(t *testing.T) {
 		{"something else was signed", func(t *testing.T, h *host, digest string) {
 			payload := bytes.Replace(simple(digest, h.name+"/"+app), []byte("cosign container image signature"), []byte("a list"), 1)
 			h.attach(t, app, digest, payload, trusted.sign(t, payload))
-		}, images.ErrUntrusted, `"a list", which is no signature`},
+		}, images.ErrUntrusted, `"a list", which is not a signature`},
 		{"an attestation approves of nothing", func(t *testing.T, h *host, digest string) {
 			payload := statement(digest, "https://spdx.dev/Document")
 			h.refer(t, app, digest, 1, bundle(t, payload, trusted.sign(t, envelope(payload))))
-		}, images.ErrUntrusted, "which is no signature of an image"},
+		}, images.ErrUntrusted, "which is not a signature of an image"},
 		{"a signature that is too long", func(t *testing.T, h *host, digest string) {
 			h.attach(t, app, digest, make([]byte, 1<<20+1), nil)
 		}, images.ErrUntrusted, "more than 1048576"},

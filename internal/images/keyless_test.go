@@ -66,8 +66,8 @@ func TestKeylessOfSomethingElse(t *testing.T) {
 	h.refer(t, app, digest, 1, testdata(t, "bundle.json"))
 	c := images.Checker{Verifier: keyless(t, sigstoreJS), Keychain: authn.NewMultiKeychain()}
 	_, err := c.Check(t.Context(), images.Image{Reference: h.name + "/" + app + ":v1", SignedAs: h.name + "/" + app})
-	if !errors.Is(err, images.ErrUntrusted) || !strings.Contains(err.Error(), "which is no signature of an image") {
-		t.Errorf("got error %v, want that it is no signature of an image", err)
+	if !errors.Is(err, images.ErrUntrusted) || !strings.Contains(err.Error(), "which is not a signature of an image") {
+		t.Errorf("got error %v, want that it is not a signature of an image", err)
 	}
 }
 

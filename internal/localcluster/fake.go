@@ -32,7 +32,7 @@ type Fake struct {
 	Assumed bool
 }
 
-// Fakes returns what was invented so far, in order.
+// Fakes returns the objects and values that the cluster has invented so far, in order.
 func (c *Cluster) Fakes() []Fake {
 	c.fakesMu.Lock()
 	defer c.fakesMu.Unlock()

@@ -228,9 +228,9 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 		return err
 	}
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot apply what --apply names: %w: it is applied before the fleet, so give its Namespace with --apply too", err)
+		return fmt.Errorf("cannot apply the manifests of --apply: %w: they are applied before the fleet, so add their Namespace to --apply", err)
 	} else if err != nil {
-		return fmt.Errorf("cannot apply what --apply names: %w", err)
+		return fmt.Errorf("cannot apply the manifests of --apply: %w", err)
 	}
 	if err := c.assume(ctx); err != nil {
 		return err

@@ -419,8 +419,8 @@ func crashAdvice(crash error) string {
 // missingKind finds the kind in the log of a controller that does not start without its CRD.
 var missingKind = regexp.MustCompile(`no matches for kind \\?"(\w+)\\?" in version \\?"([\w./]+)\\?"`)
 
-// Settled says that the fleet has settled, so that later crashes of Flux are reported and do not
-// end the cluster.
+// Settled records that the fleet has settled. From then on, crashes of Flux are reported and do
+// not end the cluster.
 func (c *Cluster) Settled() { c.settled.Store(true) }
 
 // errStopped is the cause for the end of a cluster that was stopped.
@@ -429,10 +429,9 @@ var errStopped = errors.New("the cluster was stopped")
 // Done is closed when the cluster has been stopped or has failed for good.
 func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
 
-// Err returns the reason why a cluster has failed: a [process.CrashError] about a
-// component of the control plane whose restarts failed. Err returns nil while the
-// cluster works, and after a stop that came before any failure. A failed cluster
-// still has to be stopped.
+// Err returns the reason why a cluster has failed: a [process.CrashError] about a component of the
+// control plane whose restarts failed. It returns nil while the cluster works, and if the cluster
+// was stopped before any failure. The caller must stop a failed cluster, too.
 func (c *Cluster) Err() error {
 	if err := context.Cause(c.life); !errors.Is(err, errStopped) {
 		return err
@@ -445,8 +444,8 @@ func (c *Cluster) durable() bool { return filepath.Dir(c.opts.Data) != c.Dir }
 // stopPatience limits the time that processes without data may take to end.
 const stopPatience = time.Second
 
-// Stop stops all processes and removes the state folder. It may be called more than
-// once.
+// Stop stops all processes and removes the state folder. It may be called more than once. It
+// returns the errors of both.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() { c.stopErr = c.stop() })
 	return c.stopErr

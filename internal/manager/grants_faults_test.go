@@ -149,7 +149,7 @@ func TestSourceGrantFaults(t *testing.T) {
 				f.t.Fatal(err)
 			}
 			f.grant("two", "taken", "")
-			f.says("two", "NameTaken", "somebody else's ExternalArtifact "+own.GetName()+" is in namespace "+f.consumer+": delete it there")
+			f.says("two", "NameTaken", "namespace "+f.consumer+" has an ExternalArtifact "+own.GetName()+" that this grant did not create: delete it there")
 			artifactOf(f.t, f.admin, f.consumer, f.owner+".common", "1")
 			if err := f.admin.Get(f.t.Context(), client.ObjectKeyFromObject(own), own); err != nil || own.Object["status"] != nil {
 				f.t.Errorf("somebody else's object was touched: %v %v", err, own.Object)

@@ -47,7 +47,7 @@ func (p *parametersFound) check(request *http.Request) error {
 		if p.answered.Load() {
 			return nil
 		}
-		return fmt.Errorf("cannot ask the API server whether it has found the kind TenancyProfile: %w", err)
+		return fmt.Errorf("cannot find out whether the API server has found the kind TenancyProfile: %w", err)
 	case err != nil && strings.Contains(err.Error(), parametersNotFound):
 		return errParametersNotFound
 	}

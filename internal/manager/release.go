@@ -101,9 +101,9 @@ func (r *releaser) check(*http.Request) error {
 	return nil
 }
 
-// Start removes the finalizers from all objects, and from objects that are created later,
-// until the context ends. It implements [ctrlmanager.Runnable]. It runs only with the lease,
-// so no other replica sets finalizers meanwhile. It logs failures and retries; its error is
+// Start removes the finalizers from all objects, and from objects that are created later, until
+// the context ends. It implements [ctrlmanager.Runnable]. It runs only while this replica has the
+// lease, so that no other replica sets finalizers. It logs failures and retries; its error is
 // always nil.
 func (r *releaser) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)

@@ -93,7 +93,7 @@ func (s *scopes) inCluster(group, version, resource string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot ask for the kinds of %s: %w", gv, err)
+		return false, fmt.Errorf("cannot read the kinds of %s: %w", gv, err)
 	}
 	known = scope{read: began}
 	for _, r := range list.APIResources {

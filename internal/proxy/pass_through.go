@@ -84,7 +84,8 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
-// RoundTrip sends a request by the transport for its verb and credential.
+// RoundTrip sends a request by the transport for its verb and credential. It returns the
+// transport's error, or an error for a request that no filter has parsed.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := callFrom(r.Context())
 	switch {

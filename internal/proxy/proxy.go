@@ -96,7 +96,8 @@ type Proxy struct {
 	drainOnce                sync.Once
 }
 
-// New returns a Proxy. It opens no connection.
+// New returns a Proxy. It opens no connection. It returns an error if the API server's address or
+// the TLS configuration is invalid, or if a metric cannot be registered.
 func New(o Options) (*Proxy, error) {
 	host, _, err := rest.DefaultServerUrlFor(o.Config)
 	if err != nil {
@@ -137,7 +138,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	if p.kinds, err = newKinds(o.Config); err != nil {
-		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
+		return nil, fmt.Errorf("cannot read the kinds of the API server: %w", err)
 	}
 	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
 	p.fanout = &fanout.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
@@ -185,6 +186,6 @@ func (p *Proxy) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Drain ends all watches without an error, so that clients start new ones, and makes
-// [Proxy.Ready] fail. The proxy continues to answer requests.
+// Drain ends all watches without an error, so that clients start new ones, and makes [Proxy.Ready]
+// fail. The proxy still answers requests.
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }

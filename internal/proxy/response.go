@@ -152,7 +152,7 @@ func tooMany(label, format string, args ...any) *refusal {
 // unavailable returns the refusal if the proxy cannot ask the API server: the proxy fails
 // closed.
 func unavailable(err error) *refusal {
-	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot ask the API server: %v; try again", err)))
+	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot reach the API server: %v; try again", err)))
 }
 
 // asRefusal returns the refusal that the client gets for an error.

@@ -24,7 +24,7 @@ import (
 func secretPath() Control {
 	return Control{
 		Name: "secret paths of the webhooks",
-		Away: "a server stands before the webhook, which appends the secret to every request",
+		Away: "a server before the webhook adds the secret path to every request",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			nothing := func(context.Context) error { return nil }
 			address, secret, err := catalog.WebhookAddress(ctx, t.admin)

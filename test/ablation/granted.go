@@ -19,8 +19,8 @@ import (
 // objects without the label.
 func takenBack() Control {
 	return Control{
-		Name: "the manager, which takes the artifact away when the grant ends",
-		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone; the rule about its own requests is away, too",
+		Name: "the manager, which deletes the artifact when the grant ends",
+		Away: "the API server removes the label by which the manager recognizes its copies, so that the manager ignores them; the rule about the manager's requests is removed, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			// The rule does not let the manager write a copy without its label.
 			enforce, err := rule("manager").remove(ctx, t)

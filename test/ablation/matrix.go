@@ -64,21 +64,20 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Which control stops which attack
 
-Each control of the example fleet, how it is taken away, and which attacks of
-[the catalogue](attacks.md) then get through. ` + "`make ablation`" + ` does it and prints
-the matrix; the tests check that it is so. Where a row has two controls, each of
-them stops the attacks alone. Generated from test/ablation; do not edit.
+The table lists each control of the example fleet, how the test removes it, and the attacks of
+[the catalogue](attacks.md) that then get through. ` + "`make ablation`" + ` runs the attacks and
+prints the matrix; the tests check it. If a row has several controls, each of them alone stops
+the attacks. Generated from test/ablation; do not edit.
 
 `)
 	table(&b, Rows(), Excluded())
 	b.WriteString(`
 ## With Tenure's rules, role, manager and proxy
 
-The same fleet with Tenure in the place of its own policies and role, and tenant
-dev-team with an owner, who attacks as well. The proxy has no switch by which it would
-do without a control. So for its rows another one stands before it, which has an admin's
-rights: it takes the requests that the control is about, answers them as a proxy without
-the control does, and passes all others on unchanged.
+Here the same fleet has Tenure instead of its own policies and role. The tenant dev-team has an
+owner, who attacks as well. The proxy has no switch that disables a control. So the test puts
+another proxy with an admin's rights before it. That proxy answers the requests that the control
+is about as if the control did not exist, and passes all other requests on unchanged.
 
 `)
 	table(&b, TenureRows(), TenureExcluded())
@@ -87,7 +86,7 @@ the control does, and passes all others on unchanged.
 
 // table writes the rows, and the attacks without a row.
 func table(b *strings.Builder, rows []Row, excluded map[string]Exclusion) {
-	b.WriteString("| Without | Taken away | Gets through |\n|---|---|---|\n")
+	b.WriteString("| Without | How it is removed | Attacks that get through |\n|---|---|---|\n")
 	for _, r := range rows {
 		ways := make([]string, 0, len(r.Controls))
 		for _, c := range r.Controls {
@@ -95,7 +94,7 @@ func table(b *strings.Builder, rows []Row, excluded map[string]Exclusion) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Through(), ", "))
 	}
-	b.WriteString("\nIn no row:\n\n| Attack | Why |\n|---|---|\n")
+	b.WriteString("\nAttacks in no row:\n\n| Attack | Reason |\n|---|---|\n")
 	for _, a := range catalog.Catalogue() {
 		if e, ok := excluded[a.Key()]; ok {
 			fmt.Fprintf(b, "| %s | %s |\n", a.Key(), e.Reason)

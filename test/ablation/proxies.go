@@ -49,13 +49,13 @@ func proxyRows() []Row {
 		return Row{Controls: []Control{c}, Attacks: attacks, Via: catalog.Proxy}
 	}
 	return []Row{
-		row(before("that refuses who is nobody", "passes requests without a valid token on with rights of its own", nobodyFallsThrough), "I14-proxy"),
-		row(before("that honours or refuses impersonation", "sends the client's headers about impersonation on with rights of its own", lendsImpersonation), "I8-proxy", "I14-proxy"),
-		row(before("that lets Connection name no headers", "impersonates the caller, and then takes off what the client's header Connection names", takesOffHops), "I14-proxy"),
-		row(before("that reads as the caller", "reads with rights of its own", readsAsItself), "I12-proxy", "I14-proxy", "W2-proxy"),
-		row(before("to which accounts are a namespace and a name", "knows accounts by their names alone", mistakes(func(_, name string) string { return name })), "I12-proxy"),
-		row(before("that never joins namespace and name", "knows accounts by namespace and name as one text", mistakes(func(namespace, name string) string { return namespace + "-" + name })), "I12-proxy"),
-		row(before("that talks to one server", "goes to the address that the client names", goesElsewhere), "I13-proxy"),
+		row(before("that refuses requests without an identity", "passes requests without a valid token on with its own rights", nobodyFallsThrough), "I14-proxy"),
+		row(before("that applies or refuses impersonation", "sends the client's impersonation headers on with its own rights", lendsImpersonation), "I8-proxy", "I14-proxy"),
+		row(before("that refuses header names in Connection", "impersonates the caller, and then removes the headers that the client's header Connection names", takesOffHops), "I14-proxy"),
+		row(before("that reads as the caller", "reads with its own rights", readsAsItself), "I12-proxy", "I14-proxy", "W2-proxy"),
+		row(before("that identifies an account by namespace and name", "identifies an account by its name alone", mistakes(func(_, name string) string { return name })), "I12-proxy"),
+		row(before("that never joins namespace and name into one string", "identifies an account by namespace and name as one string", mistakes(func(namespace, name string) string { return namespace + "-" + name })), "I12-proxy"),
+		row(before("that connects to one server only", "connects to the address in the client's request", goesElsewhere), "I13-proxy"),
 		row(before("that limits the size of a body", "reads bodies of any size to their end", readsWholeBodies), "A8-proxy"),
 	}
 }
@@ -64,7 +64,7 @@ func proxyRows() []Row {
 func before(name, instead string, takes fault) Control {
 	return Control{
 		Name: "proxy " + name,
-		Away: "another one stands before it, which " + instead,
+		Away: "another proxy before it " + instead,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			world := t.opts.Attack.Network
 			restore := func(context.Context) error { return nil }

@@ -71,7 +71,7 @@ func bound(place string, where scope) Control {
 func privileged() Control {
 	return Control{
 		Name: "no privileged account in the tenant's namespace",
-		Away: "an account with cluster-admin everywhere is made there",
+		Away: "an account there gets cluster-admin in the whole cluster",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: t.account.Namespace, Name: sentinel}}
 			binding := &rbacv1.ClusterRoleBinding{

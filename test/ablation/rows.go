@@ -62,11 +62,11 @@ func Rows() []Row {
 func Excluded() map[string]Exclusion {
 	plain := Exclusion{Reason: "no control on plain Flux", Through: true}
 	// The local cluster never sets these flags for a process on this machine.
-	never := Exclusion{Reason: "the flag is not given to local processes; a unit test switches it on"}
-	fixed := Exclusion{Reason: "a bug that Flux or Kubernetes has fixed: the attack shows that it stays so"}
-	absent := Exclusion{Reason: "the example has nothing of the kind"}
+	never := Exclusion{Reason: "local processes do not get the flag; a unit test sets it"}
+	fixed := Exclusion{Reason: "Flux or Kubernetes has fixed the bug: the attack shows that it stays fixed"}
+	absent := Exclusion{Reason: "the example lacks the target of the attack"}
 	keys := Exclusion{Reason: "a key is a file of the fleet; TestVerifyExample shares one"}
-	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation takes its controls away"}
+	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation removes its controls"}
 	proxy := Exclusion{Reason: "the example has no proxy"}
 	return map[string]Exclusion{
 		"A1-api":                       plain,

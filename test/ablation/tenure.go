@@ -142,7 +142,7 @@ func withOwnCharts(r Row) Row {
 			restore, err := remove(ctx, t)
 			return func(ctx context.Context) error { return errors.Join(restore(ctx), again(ctx)) }, err
 		}
-		r.Controls[i].Away += ", and " + charts.Name + " is away meanwhile"
+		r.Controls[i].Away += ", and " + charts.Name + " is removed as well"
 	}
 	r.Also = append(r.Also, "S13-api")
 	return r
@@ -216,7 +216,7 @@ func managedQuotas() Control {
 func withoutManager(plain Control) Control {
 	return Control{
 		Name: plain.Name,
-		Away: "the manager is stopped, its webhook is taken away, and " + plain.Away,
+		Away: "the manager is stopped, its webhook is deleted, and " + plain.Away,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			scale := func(ctx context.Context, replicas string) error {
 				manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: t.opts.Attack.Platform, Name: "tenure-manager"}}
@@ -251,7 +251,7 @@ func TenureExcluded() map[string]Exclusion {
 		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
-	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
+	excluded["I15-api-TenantResource"] = Exclusion{Reason: "the manager's own code refuses foreign objects, whatever account applies them: see TestVerify of internal/manager/replication"}
 	return excluded
 }
 
@@ -411,7 +411,7 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 func sharedRule(r admission.Rule) Control {
 	return Control{
 		Name: "rule " + r.Name,
-		Away: "its expression is taken out of the policies " + strings.Join(r.Policies(), " and "),
+		Away: "its expression is removed from the policies " + strings.Join(r.Policies(), " and "),
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
 			restore := func(ctx context.Context) error {

@@ -258,7 +258,7 @@ func (s *helmScript) installs(checked bool) {
 // removesManifests runs `tenure uninstall`. The tenants and their work stay, and so does Flux with
 // its lockdown.
 func (s *helmScript) removesManifests() {
-	s.uninstalls("nobody can be asked", 1, "nobody can be asked")
+	s.uninstalls("nobody can be asked", 1, "cannot ask for confirmation")
 	s.uninstalls("only a look", 0, `(?s)tenure-namespaces would be deleted.*2 Tenants, 3 tenants' namespaces`, "--dry-run")
 	if s.field("", "tenants.tenure.dev/team", ".metadata.finalizers") == "" {
 		s.t.Error("the Tenant has no finalizer while the manager runs")

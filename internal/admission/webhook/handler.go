@@ -94,7 +94,8 @@ func NewHandler(c client.Reader, live client.Reader, keeper *reservations.Keeper
 	return h
 }
 
-// Index adds the indexes that the handler uses to a cache.
+// Index adds the indexes that the handler uses to a cache. It returns an error if the cache cannot
+// index a kind.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &v1alpha1.Tenant{}, indexOwner, func(o client.Object) []string {
 		return TenantKeys(o.(*v1alpha1.Tenant))

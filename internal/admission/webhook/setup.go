@@ -60,9 +60,10 @@ func ServiceNames(namespace string) []string {
 	return []string{name, name + ".cluster.local"}
 }
 
-// Setup serves the webhook in each replica of a manager, until the context ends: which of them
-// leads does not matter to it. A replica is not ready before it has a certificate. It returns what
-// keeps the reservations of this replica.
+// Setup adds the webhook server to a manager. Each replica serves, whether it is the leader or
+// not, until the context ends. A replica is not ready before it has a certificate. Setup returns
+// the reservations of this replica. It returns an error if the address is invalid, or if an index,
+// the certificate or the server cannot be added.
 func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservations.Keeper, error) {
 	host, port, err := splitAddress(o.Address)
 	if err != nil {
@@ -164,10 +165,11 @@ type replica struct {
 	callers  *caller.Keeper
 }
 
-// NeedLeaderElection says that each replica serves.
+// NeedLeaderElection returns false: each replica serves.
 func (r *replica) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends.
+// Start serves until the context ends. It waits until the certificate and the secret paths are
+// known, and returns the error of the server.
 func (r *replica) Start(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{r.reserved.Serving(), r.callers.Published()} {
 		select {

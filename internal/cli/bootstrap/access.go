@@ -38,17 +38,17 @@ func (a *access) add(cmd *cobra.Command) {
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
-	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the host for SSH, as HOST or HOST:PORT, where it is not that of the repository's address")
+	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the SSH host, as HOST or HOST:PORT, if it differs from the host in the repository's address")
 	flags.StringVar(&a.knownHosts, "ssh-known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
-	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "the SSH host's key, as SHA256:… that its owner tells")
-	flags.StringVar(&a.caFile, "ca-file", "", "file with the authority of the HTTPS host's certificate")
+	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "fingerprint of the SSH host's key, as SHA256:…, which the owner of the host publishes")
+	flags.StringVar(&a.caFile, "ca-file", "", "file with the CA certificate of the HTTPS host")
 	cmd.MarkFlagsMutuallyExclusive("ssh-known-hosts-file", "ssh-host-key-fingerprint")
 }
 
 // addGit adds the flags of `tenure bootstrap git`.
 func (a *access) addGit(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&a.username, "username", "u", "git", "user for HTTPS, and of the cluster for SSH")
+	flags.StringVarP(&a.username, "username", "u", "git", "user name for HTTPS; for SSH, the user name with which the cluster reads the repository")
 	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password or token, or with the password of the private key; - for the input (default $"+passwordVariable+")")
 	flags.StringVarP(&a.passwordArgument, "password", "p", "", "the password or token itself; every user of the machine can see it: use --password-file")
 	flags.BoolVar(&a.bearer, "with-bearer-token", false, "send the password as a bearer token; implies --token-auth")
@@ -137,7 +137,7 @@ func (a *access) authority() ([]byte, error) {
 	}
 	content, err := os.ReadFile(a.caFile)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the authority: %w", err)
+		return nil, fmt.Errorf("cannot read the CA certificate: %w", err)
 	}
 	return content, nil
 }
@@ -205,7 +205,7 @@ func (a *access) hostKeys(ctx context.Context, streams ui.IO, host string) ([]by
 		return nil, err
 	}
 	kind, sum, _ := strings.Cut(ui.Clean(fingerprint), " ")
-	err = edit.Confirm(ctx, streams, fmt.Sprintf("%s says that its %s key is %s. Is that what the host's owner says?", host, kind, sum))
+	err = edit.Confirm(ctx, streams, fmt.Sprintf("%s says that its %s key is %s. Does the owner of the host publish this key?", host, kind, sum))
 	if errors.Is(err, edit.ErrNobody) || errors.Is(err, edit.ErrDeclined) {
 		return nil, ui.WithHint(fmt.Errorf("the key of the SSH host %s is not known, it says %s %s: %w", host, kind, sum, err),
 			"compare it with what the host's owner says, and give it with --ssh-host-key-fingerprint, or name a file with --ssh-known-hosts-file")

@@ -55,7 +55,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	// RFC-0003 writes the flag without a subcommand. It does nothing there but to be accepted.
-	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant, for the commands below")
+	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant; pass it to the subcommand")
 	cmd.AddCommand(newGit(streams))
 	for _, p := range providers {
 		cmd.AddCommand(newProvider(streams, p))
@@ -69,19 +69,20 @@ func newGit(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "git --url URL --path PATH",
 		Short: "Install Flux, locked down, from a Git repository over HTTPS or SSH",
-		Long: `Bootstrap commits Flux's manifests to a branch, locked down for many tenants as
-` + "`tenure profile multi-tenant`" + ` does it, installs them into the cluster, and waits until
-the cluster follows the branch. A second run completes an interrupted one, and changes
+		Long: `Bootstrap commits Flux's manifests to a branch, with the lockdown of
+` + "`tenure profile multi-tenant`" + `, installs them into the cluster, and waits until Flux
+applies the branch. A second run completes an interrupted one, and changes
 nothing after a complete one.
 
 It pushes with the password or token in GIT_PASSWORD or --password-file, or over SSH
-with --private-key-file or the SSH agent. The cluster gets a key pair of its own for
-reading, which is shown to be added as a deploy key; with --private-key-file it gets
-that key, and with --token-auth the password.`,
-		Example: `  # Over HTTPS, and the cluster with the same token
+with --private-key-file or the SSH agent. The command creates a key pair with
+which the cluster reads the repository, and prints the public key: add it as a deploy key.
+With --private-key-file the cluster gets that key instead, and with --token-auth the
+password.`,
+		Example: `  # Over HTTPS; the cluster uses the same token
   GIT_PASSWORD=<token> tenure bootstrap git --url=https://git.example.com/acme/fleet --token-auth --path=clusters/staging
 
-  # Over SSH, with a deploy key that is there already
+  # Over SSH, with an existing deploy key
   tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet --private-key-file=./deploy-key --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,13 +107,13 @@ func (o *options) given(cmd *cobra.Command) {
 
 func (o *options) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.branch, "branch", "main", "the branch, which is made if it does not exist")
+	flags.StringVar(&o.branch, "branch", "main", "branch of the repository; the command creates it if it does not exist")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the repository, such as clusters/staging")
 	o.Add(cmd, flags)
 	flags.StringVar(&o.security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
-	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
-	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
+	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.BoolVar(&o.capsule, "capsule", false, "install Capsule's kinds, which the manager translates (default: as in the fleet)")
 	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
@@ -122,7 +123,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.secretName, "secret-name", bootstrap.Namespace, "the Secret with the cluster's credentials")
 	flags.DurationVar(&o.interval, "interval", 0, "interval at which Flux fetches the repository (default 1m in a new fleet)")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
-	flags.BoolVarP(&o.silent, "silent", "s", false, "take the deploy key as added, and do not ask")
+	flags.BoolVarP(&o.silent, "silent", "s", false, "do not ask whether the deploy key was added")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
 	o.access.add(cmd)
 }
@@ -216,7 +217,7 @@ func (o *options) check() error {
 	case o.mode != "enforce" && o.mode != "warn":
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
 	case o.interval < 0 || o.timeout <= 0:
-		return errors.New("--interval and --timeout are longer than nothing")
+		return errors.New("--interval and --timeout must be longer than 0s")
 	}
 	if o.image != "" {
 		if err := lockdown.CheckImage(o.image); err != nil {
@@ -263,13 +264,13 @@ func (o *options) hint(err error) error {
 	case errors.Is(err, provider.ErrToken), errors.Is(err, provider.ErrRights), errors.Is(err, provider.ErrOwner):
 		return ui.WithHint(err, "check --owner, --personal and the token: its user has to administer the repository; or create the repository and add the deploy key yourself, with `tenure bootstrap git`")
 	case errors.Is(err, provider.ErrUnreachable):
-		return ui.WithHint(err, "check --hostname, the network and its proxies; a certificate of your own authority needs --ca-file")
+		return ui.WithHint(err, "check --hostname, the network and its proxies; a certificate of a private CA needs --ca-file")
 	case errors.Is(err, gitrepo.ErrCredentials):
 		return ui.WithHint(err, "check --username and the password or token, or the key, and that they may write to the repository")
 	case errors.Is(err, gitrepo.ErrNotFound):
 		return ui.WithHint(err, "check --url: the repository has to be there, and some hosts say this when the credentials may not read it")
 	case errors.Is(err, gitrepo.ErrHostKey):
-		return ui.WithHint(err, "find out from the host's owner why; when it is right, name its key with --ssh-known-hosts-file or --ssh-host-key-fingerprint")
+		return ui.WithHint(err, "ask the owner of the host why; if the new key is right, name it with --ssh-known-hosts-file or --ssh-host-key-fingerprint")
 	case errors.Is(err, gitrepo.ErrOutrun):
 		return ui.WithHint(err, "others push to this branch at the same time: run it again")
 	case errors.Is(err, gitrepo.ErrDeclined):
@@ -277,7 +278,7 @@ func (o *options) hint(err error) error {
 	case errors.Is(err, gitrepo.ErrNoAgent):
 		return ui.WithHint(err, "name a key with --private-key-file, or start an SSH agent that has one")
 	case errors.Is(err, gitrepo.ErrUnreachable):
-		return ui.WithHint(err, "check --url, the network and its proxies; a certificate of your own authority needs --ca-file")
+		return ui.WithHint(err, "check --url, the network and its proxies; a certificate of a private CA needs --ca-file")
 	case errors.Is(err, bootstrap.ErrRefused):
 		return ui.WithHint(err, "a fleet that another Flux has bootstrapped is locked down by `tenure profile multi-tenant --fleet . --path "+o.path+"`; to begin anew, take that out first")
 	case errors.Is(err, bootstrap.ErrFollows):

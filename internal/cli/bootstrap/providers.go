@@ -47,8 +47,8 @@ func newProvider(streams ui.IO, p providerCommand) *cobra.Command {
 		Use:   string(p.kind) + " --owner OWNER --repository NAME --path PATH",
 		Short: "Install Flux, locked down, from a repository on " + p.title,
 		Long: `Bootstrap creates the repository on ` + p.title + ` if it does not exist, commits Flux's manifests
-to a branch, locked down for many tenants as ` + "`tenure profile multi-tenant`" + ` does it, and
-installs them into the cluster. It makes a key pair for the cluster, and registers the public
+to a branch, with the lockdown of ` + "`tenure profile multi-tenant`" + `, and installs them
+into the cluster. It makes a key pair for the cluster, and registers the public
 key as a deploy key of the repository, with read access. A second run completes an interrupted
 one, and changes nothing after a complete one.
 
@@ -57,7 +57,7 @@ gets this token instead of a deploy key.`,
 		Example: `  # The repository of an organization; the cluster reads it with a deploy key
   ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` --owner=acme --repository=fleet --path=clusters/staging
 
-  # The repository of a user on a server of one's own
+  # The repository of a user on a self-hosted server
   ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` --hostname=git.example.com --owner=jane --personal --repository=fleet --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

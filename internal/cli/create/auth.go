@@ -40,7 +40,7 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
 	flags.StringVar(&a.knownHostsFile, "known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
 	flags.BoolVar(&a.scanHostKey, "scan-host-key", false, "ask the SSH host for its key over the network, and trust the answer")
-	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the authority of the HTTPS host's certificate")
+	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the CA certificate of the HTTPS host")
 	cmd.MarkFlagsMutuallyExclusive("known-hosts-file", "scan-host-key")
 	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "bearer-token", "password-file", "password")
 	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "username")
@@ -94,7 +94,7 @@ func (a *authFlags) hostKeys(ctx context.Context, streams ui.IO, host string) ([
 		}
 		lines, err := gitauth.KnownHosts(text, host)
 		if err != nil {
-			return nil, ui.WithHint(err, "add it to the file when you have compared it with what the host's owner says, or ask the host with --scan-host-key")
+			return nil, ui.WithHint(err, "compare it with the key that the owner of the host publishes, and add it to the file; or trust the host's answer with --scan-host-key")
 		}
 		return lines, nil
 	case a.scanHostKey:
@@ -102,7 +102,7 @@ func (a *authFlags) hostKeys(ctx context.Context, streams ui.IO, host string) ([
 		if err != nil {
 			return nil, err
 		}
-		_, err = fmt.Fprintf(streams.Err, "• %s says that its key is %s: compare this with what the host's owner says\n", host, ui.Clean(fingerprint))
+		_, err = fmt.Fprintf(streams.Err, "• %s says that its key is %s: compare this with the key that the owner of the host publishes\n", host, ui.Clean(fingerprint))
 		return line, err
 	}
 	lines, err := gitauth.UserKnownHosts(host)
@@ -139,7 +139,7 @@ func (a *authFlags) https(ctx context.Context, streams ui.IO, address *url.URL) 
 	var err error
 	if a.caFile != "" {
 		if c.CA, err = os.ReadFile(a.caFile); err != nil {
-			return c, fmt.Errorf("cannot read the authority: %w", err)
+			return c, fmt.Errorf("cannot read the CA certificate: %w", err)
 		}
 	}
 	if a.tokenFile != "" || a.token != "" {

@@ -25,8 +25,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
-	flags.DurationVar(&o.interval, "interval", time.Minute, "interval at which Flux fetches the source")
-	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; may be repeated")
+	flags.DurationVar(&o.interval, "interval", time.Minute, "interval at which Flux reconciles the object")
+	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; repeatable")
 	cmd.AddCommand(o.fleet(), o.repository(), o.tenant(), o.source(), o.kustomization(), o.secret())
 	return cmd
 }

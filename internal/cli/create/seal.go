@@ -21,9 +21,9 @@ type sealFlags struct {
 
 func (f *sealFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.age, "age-recipient", nil, "age key to encrypt the Secret for (default: what .sops.yaml says); may be repeated")
-	flags.StringSliceVar(&f.pgp, "pgp", nil, "fingerprint of the OpenPGP key to encrypt the Secret for; may be repeated")
-	flags.StringArrayVar(&f.keyFiles, "pgp-key-file", nil, "armored OpenPGP public key (default: the files *.asc of the fleet); may be repeated")
+	flags.StringSliceVar(&f.age, "age-recipient", nil, "age public key for which the Secret is encrypted (default: the keys in .sops.yaml); repeatable")
+	flags.StringSliceVar(&f.pgp, "pgp", nil, "fingerprint of the OpenPGP key for which the Secret is encrypted; repeatable")
+	flags.StringArrayVar(&f.keyFiles, "pgp-key-file", nil, "armored OpenPGP public key (default: the files *.asc of the fleet); repeatable")
 }
 
 // recipients finds the keys for a file of a repository.

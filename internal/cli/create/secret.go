@@ -38,10 +38,10 @@ func (o *options) secret() *cobra.Command {
 		Long: `Write a Secret with the credentials of a Git repository: an SSH key pair made here
 and the host's keys, or a user with a password, or a token.
 
-It is encrypted for the keys that the .sops.yaml of the current folder or the flags
-name. Without such keys, and with --plain, the Secret is in the clear, for a pipe to another
-program or a file that SOPS encrypts next. The command does not print it on a terminal. The
-public key goes to the error stream.`,
+The command encrypts the Secret for the keys in the flags, or else in the .sops.yaml of the
+current folder. Without such keys, or with --plain, it prints the Secret unencrypted: pipe it
+to another program, or to a file that you then encrypt with SOPS. It prints no unencrypted
+Secret on a terminal. It prints the public key to the error stream.`,
 		Example: "  tenure create secret git dev-team-auth -n apps --url ssh://git@github.com/acme/dev-team --known-hosts-file ~/.ssh/known_hosts --export > auth.yaml",
 		Args:    name,
 		RunE: func(cmd *cobra.Command, args []string) error {

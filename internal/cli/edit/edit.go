@@ -182,7 +182,7 @@ func Ask(ctx context.Context, streams ui.IO, question string) error {
 }
 
 // ErrNobody reports that the input is not a terminal, so a question cannot be asked.
-var ErrNobody = errors.New("nobody can be asked: the input is no terminal")
+var ErrNobody = errors.New("cannot ask for confirmation: the input is not a terminal")
 
 // Confirm asks the user a yes-or-no question on a terminal. The error is [ErrDeclined] for a
 // no, and [ErrNobody] if the input is not a terminal.

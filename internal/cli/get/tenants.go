@@ -60,10 +60,10 @@ func (o *options) tenants() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&why, "why", false, "show for each namespace with Flux objects the evidence that it is a tenant's or the platform's")
-	flags.StringVar(&fleet, "fleet", "", "folder of the platform's repository, whose "+local.FileName+" says which namespaces are tenants' and which the platform's, as for tenure verify")
+	flags.StringVar(&fleet, "fleet", "", "folder of the platform's repository; its "+local.FileName+" lists namespaces of tenants and of the platform, as for tenure verify")
 	_ = cmd.MarkFlagDirname("fleet")
-	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
-	flags.StringArrayVar(&asPlatform, "platform", nil, "namespaces that are the platform's, in the same form; repeatable")
+	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces of tenants, as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
+	flags.StringArrayVar(&asPlatform, "platform", nil, "namespaces of the platform, in the form of --tenants; repeatable")
 	return cmd
 }
 

@@ -67,7 +67,7 @@ func (f *Flags) Check() error {
 		}
 	}
 	if f.verify && f.key == "" && f.trustedRoot == "" {
-		return ui.WithHint(fmt.Errorf("--%s needs somebody to trust", verifyFlag),
+		return ui.WithHint(fmt.Errorf("--%s needs a trusted key", verifyFlag),
 			"for Flux's own images name Sigstore's trusted root: --"+rootFlag+" trusted_root.json",
 			"for images that you sign yourself, name the public key: --"+keyFlag+" cosign.pub")
 	}
@@ -104,7 +104,7 @@ func (f *Flags) Pins(ctx context.Context, images []lockdown.Image) ([]lockdown.P
 		pins = append(pins, lockdown.Pin{Name: image.Name, Pin: pin})
 	}
 	if len(wrong) > 0 {
-		return nil, ui.WithHint(errors.Join(wrong...), "nothing was written; what runs now keeps running")
+		return nil, ui.WithHint(errors.Join(wrong...), "nothing was written, and the cluster does not change")
 	}
 	return slices.Clip(pins), nil
 }

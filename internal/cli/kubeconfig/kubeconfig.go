@@ -105,15 +105,15 @@ the program in your own kubeconfig, such as those of managed clusters.`,
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
 	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy (without the flag: the address of the proxy's load balancer, if its Service has one)")
-	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
-	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from ConfigMap "+proxyTrust+" beside the proxy, or the Secret below)")
+	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it differs from the host in --server")
+	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the proxy's CA certificates (default: those in the Secret of --server-tls-secret-name, or else in ConfigMap "+proxyTrust+" in the proxy's namespace)")
 	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the proxy, and of the Secret with its certificate")
 	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "", "the `name` of a Secret with the proxy's certificate")
-	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
+	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of the CA certificates in the Secret of --server-tls-secret-name")
 	flags.DurationVar(&o.duration, "duration", time.Hour, "lifetime of the token or certificate, from 10 minutes to 24 hours")
 	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
-	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig beside the account, instead of printing it")
-	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "the `key` of the kubeconfig in that Secret")
+	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig in the account's namespace, instead of printing it")
+	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "with --write-secret, the `key` of the kubeconfig in the Secret")
 	cmd.MarkFlagsMutuallyExclusive("output", "write-secret")
 	o.login.add(cmd)
 	for _, account := range []string{"serviceaccount", "namespace", "write-secret"} {
@@ -130,10 +130,10 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if o.duration < credentials.MinLifetime || o.duration > credentials.MaxLifetime {
-		return fmt.Errorf("cannot ask for a token of %s: give --duration between %s and %s", o.duration, credentials.MinLifetime, credentials.MaxLifetime)
+		return fmt.Errorf("cannot request a token of %s: give --duration between %s and %s", o.duration, credentials.MinLifetime, credentials.MaxLifetime)
 	}
 	if o.tenant == "" && (o.login.wanted || o.account == "" || o.namespace == "") {
-		return ui.WithHint(errors.New("cannot tell whose kubeconfig is wanted"), "name a tenant, or an account with --namespace and --serviceaccount")
+		return ui.WithHint(errors.New("cannot choose an account for the kubeconfig"), "name a tenant, or an account with --namespace and --serviceaccount")
 	}
 	kube, config, err := o.connect()
 	if err != nil {
@@ -166,7 +166,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.streams.Err, "%skubeconfig of %s, good until %s\n", where, account, request.Status.ExpirationTimestamp.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(o.streams.Err, "%skubeconfig of %s, valid until %s\n", where, account, request.Status.ExpirationTimestamp.UTC().Format(time.RFC3339))
 	return err
 }
 
@@ -247,7 +247,7 @@ func (o *options) target(ctx context.Context, kube client.Client) (credentials.T
 	if o.ca != "" {
 		content, err := os.ReadFile(o.ca)
 		if err != nil {
-			return target, fmt.Errorf("cannot read whom to trust: %w", err)
+			return target, fmt.Errorf("cannot read the CA certificates: %w", err)
 		}
 		target.CA = content
 		return target, target.Validate()
@@ -255,14 +255,14 @@ func (o *options) target(ctx context.Context, kube client.Client) (credentials.T
 	if o.tlsSecret == "" {
 		said := &corev1.ConfigMap{}
 		if err := kube.Get(ctx, client.ObjectKey{Namespace: o.tlsNamespace, Name: proxyTrust}, said); err != nil {
-			return target, ui.WithHint(fmt.Errorf("cannot read whom to trust from ConfigMap %s/%s: %w", o.tlsNamespace, proxyTrust, err), "it is part of config/proxy; or name a Secret with --server-tls-secret-name, or give --server-ca-file")
+			return target, ui.WithHint(fmt.Errorf("cannot read the CA certificates from ConfigMap %s/%s: %w", o.tlsNamespace, proxyTrust, err), "it is part of config/proxy; or name a Secret with --server-tls-secret-name, or give --server-ca-file")
 		}
 		target.CA = []byte(said.Data["ca.crt"])
 		return target, target.Validate()
 	}
 	secret := &corev1.Secret{}
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: o.tlsNamespace, Name: o.tlsSecret}, secret); err != nil {
-		return target, ui.WithHint(fmt.Errorf("cannot read whom to trust from Secret %s/%s: %w", o.tlsNamespace, o.tlsSecret, err), "name it with --server-tls-secret-namespace and --server-tls-secret-name, or give --server-ca-file")
+		return target, ui.WithHint(fmt.Errorf("cannot read the CA certificates from Secret %s/%s: %w", o.tlsNamespace, o.tlsSecret, err), "name it with --server-tls-secret-namespace and --server-tls-secret-name, or give --server-ca-file")
 	}
 	target.CA = secret.Data[o.tlsKey]
 	if len(target.CA) == 0 {

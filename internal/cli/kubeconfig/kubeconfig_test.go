@@ -72,7 +72,7 @@ func TestKubeconfig(t *testing.T) {
 	base := []string{"--kubeconfig", c.Kubeconfig, "--server", c.REST.Host, "--server-ca-file", ca}
 
 	out, said, err := execute(t.Context(), append(base, "one")...)
-	if err != nil || !strings.Contains(said, "team/gitops, good until 2") || strings.Contains(said, "token") {
+	if err != nil || !strings.Contains(said, "team/gitops, valid until 2") || strings.Contains(said, "token") {
 		t.Fatalf("the owner of one: %q %v", said, err)
 	}
 	known(t, []byte(out))
@@ -127,7 +127,7 @@ func TestKubeconfig(t *testing.T) {
 	people := []string{"--kubeconfig", c.Kubeconfig, "group", "--duration", "10m", "--as-user"}
 	for user, groups := range map[string][]string{"ann": nil, "bob": {"developers"}} {
 		out, said, err := execute(t.Context(), append(people, user)...)
-		if err != nil || !strings.Contains(said, "kubeconfig of "+user) || !strings.Contains(said, "good until 2") {
+		if err != nil || !strings.Contains(said, "kubeconfig of "+user) || !strings.Contains(said, "valid until 2") {
 			t.Fatalf("%s: %q %v", user, said, err)
 		}
 		info := identity(t, []byte(out))
@@ -160,8 +160,8 @@ func TestKubeconfig(t *testing.T) {
 		{"a name of Kubernetes", []string{"group", "--as-user", "system:admin"}, "begin with system:"},
 		{"a person and an account", []string{"group", "--as-user", "ann", "--serviceaccount", "gitops"}, "none of the others can be"},
 		{"a person, through a proxy that is not trusted", []string{"group", "--as-user", "ann", "--server-ca-file", ""}, "needs --server-ca-file"},
-		{"nobody is named", nil, "cannot tell whose kubeconfig is wanted"},
-		{"half an account", []string{"--namespace", "team"}, "cannot tell whose kubeconfig is wanted"},
+		{"nobody is named", nil, "cannot choose an account for the kubeconfig"},
+		{"half an account", []string{"--namespace", "team"}, "cannot choose an account for the kubeconfig"},
 		{"no such tenant", []string{"none"}, "cannot read Tenant none"},
 		{"nobody who could have a token", []string{"people"}, "among the owners of Tenant people"},
 		{"an account that does not own it", []string{"one", "--serviceaccount", "second"}, "among the owners of Tenant one"},
@@ -169,8 +169,8 @@ func TestKubeconfig(t *testing.T) {
 		{"no such account", []string{"-n", "team", "--serviceaccount", "none"}, "cannot get a token of account team/none"},
 		{"too short", []string{"one", "--duration", "1m"}, "give --duration between 10m0s and 24h0m0s"},
 		{"no TLS", []string{"one", "--server", "http://proxy"}, "write https://HOST:PORT"},
-		{"no ConfigMap to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-namespace", "team"}, "cannot read whom to trust from ConfigMap team/tenure-proxy-ca"},
-		{"no Secret to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-name", "tls"}, "cannot read whom to trust from Secret flux-system/tls"},
+		{"no ConfigMap to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-namespace", "team"}, "cannot read the CA certificates from ConfigMap team/tenure-proxy-ca"},
+		{"no Secret to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-name", "tls"}, "cannot read the CA certificates from Secret flux-system/tls"},
 		{"somebody else's Secret", []string{"-n", "team", "--serviceaccount", "second", "--write-secret"}, "there is one that this command did not write"},
 		{"two places", []string{"one", "-o", file, "--write-secret"}, "none of the others can be"},
 	} {

@@ -37,11 +37,11 @@ type login struct {
 // limit its lifetime, exclude it.
 func (l *login) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&l.wanted, "login", false, "make it for all people who own the Tenant: each logs in, and the file has no secret")
-	flags.StringVar(&l.issuer, "oidc-issuer-url", "", "with --login, the `address` of the OpenID Connect provider, as the API server trusts it (default: the login plugin of your own kubeconfig)")
-	flags.StringVar(&l.clientID, "oidc-client-id", "", "with --oidc-issuer-url, the `name` of a public client at the provider, which the API server has among its audiences")
+	flags.BoolVar(&l.wanted, "login", false, "make a kubeconfig without credentials for all owners of the Tenant: each person logs in")
+	flags.StringVar(&l.issuer, "oidc-issuer-url", "", "with --login, the `address` of the OpenID Connect provider, exactly as in the API server's configuration (default: the login plugin of your own kubeconfig)")
+	flags.StringVar(&l.clientID, "oidc-client-id", "", "with --oidc-issuer-url, the `name` of a public client at the provider, which is one of the API server's audiences")
 	flags.StringArrayVar(&l.scopes, "oidc-extra-scope", nil, "with --oidc-issuer-url, a further `scope` to ask for, such as groups (repeatable)")
-	flags.StringVar(&l.ca, "oidc-ca-file", "", "with --oidc-issuer-url, a `file` with the certificates of the provider's authority, if people's machines do not trust it")
+	flags.StringVar(&l.ca, "oidc-ca-file", "", "with --oidc-issuer-url, a `file` with the provider's CA certificates, if people's machines do not trust them")
 	flags.StringVar(&l.secret, "oidc-client-secret", "", "is refused")
 	if err := flags.MarkHidden("oidc-client-secret"); err != nil {
 		panic(err) // the flag does not exist: a mistake in the lines above
@@ -65,7 +65,7 @@ func (l *login) check() error {
 	case l.issuer == "":
 		return nil
 	case l.clientID == "":
-		return ui.WithHint(fmt.Errorf("cannot tell as which client people log in at %s", l.issuer), "give --oidc-client-id")
+		return ui.WithHint(fmt.Errorf("cannot write the login for %s: the name of the client is missing", l.issuer), "give --oidc-client-id")
 	}
 	u, err := url.Parse(l.issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -146,10 +146,10 @@ func (l *login) plugin(admin *rest.Config) (*clientcmdapi.ExecConfig, error) {
 	if l.ca != "" {
 		content, err := os.ReadFile(l.ca)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read whom the login trusts: %w", err)
+			return nil, fmt.Errorf("cannot read --oidc-ca-file: %w", err)
 		}
 		if block, _ := pem.Decode(content); block == nil || block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("cannot read whom the login trusts: %s does not begin with a certificate", l.ca)
+			return nil, fmt.Errorf("cannot read --oidc-ca-file: %s does not begin with a certificate", l.ca)
 		}
 		args = append(args, "--certificate-authority-data="+base64.StdEncoding.EncodeToString(content))
 	}

@@ -27,7 +27,7 @@ func TestLoginFlags(t *testing.T) {
 		{"a provider without a host", []string{"--oidc-issuer-url", "https:///dex", "--oidc-client-id", "x"}, "as the address of a provider"},
 		{"a provider with a password", []string{"--oidc-issuer-url", "https://a:b@dex.example.com", "--oidc-client-id", "x"}, "as the address of a provider"},
 		{"the discovery document instead of the issuer", []string{"--oidc-issuer-url", providerURL + "/.well-known/openid-configuration", "--oidc-client-id", "x"}, "as the address of a provider"},
-		{"no client", []string{"--oidc-issuer-url", providerURL}, "cannot tell as which client people log in at https://dex.example.com"},
+		{"no client", []string{"--oidc-issuer-url", providerURL}, "cannot write the login for https://dex.example.com: the name of the client is missing"},
 		{"a client without a provider", []string{"--oidc-client-id", "x"}, "cannot tell where people log in"},
 		{"a scope without a provider", []string{"--oidc-extra-scope", "groups"}, "cannot tell where people log in"},
 		{"a client secret", []string{"--oidc-issuer-url", providerURL, "--oidc-client-id", "x", "--oidc-client-secret", "y"}, "cannot write a client secret"},
@@ -46,7 +46,7 @@ func TestLoginFlags(t *testing.T) {
 	if _, _, err := execute(t.Context(), "one", "--oidc-issuer-url", providerURL); err == nil || !strings.Contains(err.Error(), "are for --login") {
 		t.Errorf("a provider without --login: %v", err)
 	}
-	if _, _, err := execute(t.Context(), "--login"); err == nil || !strings.Contains(err.Error(), "cannot tell whose kubeconfig is wanted") {
+	if _, _, err := execute(t.Context(), "--login"); err == nil || !strings.Contains(err.Error(), "cannot choose an account for the kubeconfig") {
 		t.Errorf("--login without a tenant: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func testLogin(t *testing.T, base []string, ca string) {
 		{"an admin with a certificate", []string{"group", "--login"}, "your own kubeconfig has no login plugin"},
 		{"a tenant that no person owns", []string{"two", "--login"}, "no person owns Tenant two"},
 		{"no such tenant", []string{"none", "--login"}, "cannot read Tenant none"},
-		{"no authority of the provider", []string{"group", "--login", "--oidc-issuer-url", providerURL, "--oidc-client-id", "x", "--oidc-ca-file", "/none"}, "cannot read whom the login trusts"},
+		{"no authority of the provider", []string{"group", "--login", "--oidc-issuer-url", providerURL, "--oidc-client-id", "x", "--oidc-ca-file", "/none"}, "cannot read --oidc-ca-file"},
 		{"a kubeconfig as the authority", []string{"group", "--login", "--oidc-issuer-url", providerURL, "--oidc-client-id", "x", "--oidc-ca-file", base[1]}, "does not begin with a certificate"},
 	} {
 		out, _, err := execute(t.Context(), append(append([]string{}, base...), tc.args...)...)

@@ -81,7 +81,7 @@ func (o *options) person(ctx context.Context, kube client.Client, config *rest.C
 	if len(groups) > 0 {
 		who += ", in group " + strings.Join(groups, ", ")
 	}
-	_, err = fmt.Fprintf(o.streams.Err, "%skubeconfig of %s, good until %s; a certificate cannot be withdrawn before that\n", where, who, expires.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(o.streams.Err, "%skubeconfig of %s, valid until %s; nobody can revoke a certificate before that\n", where, who, expires.UTC().Format(time.RFC3339))
 	return err
 }
 
@@ -126,12 +126,12 @@ func (o *options) personCluster(config *rest.Config) (*clientcmdapi.Cluster, err
 	if file != "" {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read whom to trust: %w", err)
+			return nil, fmt.Errorf("cannot read the CA certificates: %w", err)
 		}
 		cluster.CertificateAuthorityData = content
 	}
 	if !strings.HasPrefix(cluster.Server, "https://") || len(cluster.CertificateAuthorityData) == 0 {
-		return nil, fmt.Errorf("cannot make a kubeconfig for %s: it takes https and the authority of its certificate", cluster.Server)
+		return nil, fmt.Errorf("cannot make a kubeconfig for %s: the address must begin with https://, and the CA certificate must be known", cluster.Server)
 	}
 	return cluster, nil
 }
@@ -180,11 +180,11 @@ func (o *options) sign(ctx context.Context, kube client.Client, request []byte) 
 func expiry(certificate []byte) (time.Time, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
-		return time.Time{}, errors.New("the cluster has signed something that is no certificate")
+		return time.Time{}, errors.New("the cluster signed the request, but returned no certificate")
 	}
 	parsed, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the cluster has signed something that is no certificate: %w", err)
+		return time.Time{}, fmt.Errorf("the cluster signed the request, but returned no certificate: %w", err)
 	}
 	return parsed.NotAfter, nil
 }

@@ -111,7 +111,7 @@ func deliveries(ctx context.Context, cluster *localcluster.Cluster) ([]delivery,
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersionKind())
 		if err := kube.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("cannot see what was applied: %w", err)
+			return nil, fmt.Errorf("cannot read the applied objects: %w", err)
 		}
 		for _, u := range list.Items {
 			source, _, _ := unstructured.NestedStringMap(u.Object, "spec", "sourceRef")

@@ -41,7 +41,7 @@ type Flags struct {
 
 // Add adds the flags to a command that runs one cluster.
 func (f *Flags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it, the working directory if it is one, otherwise the cluster is a bare Kubernetes")
+	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it, the working directory if it contains a fleet; otherwise the cluster is a bare Kubernetes")
 	cmd.Flags().StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
 	f.add(cmd)
 }
@@ -149,7 +149,7 @@ func (d *Display) Stop(cluster *localcluster.Cluster) error {
 		d.Report(fmt.Errorf("cannot stop the cluster cleanly: %w", err))
 		return ui.ErrReported
 	}
-	d.Println(fmt.Sprintf("%s stopped %s", d.Screen.Paint(ui.Green, "✓"), d.Screen.Paint(ui.Faint, Seconds(time.Since(began)))))
+	d.Println(fmt.Sprintf("%s cluster stopped %s", d.Screen.Paint(ui.Green, "✓"), d.Screen.Paint(ui.Faint, Seconds(time.Since(began)))))
 	return nil
 }
 

@@ -289,7 +289,7 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 		}
 	}
 	for _, refusal := range cluster.Network.Refused() {
-		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
+		d.Println(fmt.Sprintf("%s requested %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
 }
 
@@ -324,6 +324,6 @@ func Unmapped(ctx context.Context, cluster *localcluster.Cluster, failures []flu
 	if len(addresses) > namedAddresses {
 		more = fmt.Sprintf(" and %d more", len(addresses)-namedAddresses)
 	}
-	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped",
+	return fmt.Sprintf("sources without a folder: %s%s; map each with --map ADDRESS=DIR or under map in %s, or treat its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped",
 		strings.Join(addresses[:min(len(addresses), namedAddresses)], ", "), more, FileName)
 }

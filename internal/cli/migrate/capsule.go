@@ -49,7 +49,7 @@ enforce. If another component enforces the field, accept it with the annotation 
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.files, "filename", "f", nil, "a `file` or folder with Capsule's objects; may be repeated")
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "a `file` or folder with Capsule's objects; repeatable")
 	flags.StringVar(&o.fleet, "fleet", "", "`folder` of the platform's repository with Capsule's objects")
 	flags.BoolVar(&o.keep, "keep", false, "keep Capsule's Tenants, and print no Tenants of Tenure")
 	o.Add(cmd, flags)
@@ -115,13 +115,13 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 func dynamic(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration) []capsule.Note {
 	var notes []capsule.Note
 	if len(tenant.Spec.Rules) > 0 {
-		notes = append(notes, capsule.Note{Field: "spec.rules", State: capsule.Refused, Message: "rules hold as long as Capsule's Tenant exists: use --keep"})
+		notes = append(notes, capsule.Note{Field: "spec.rules", State: capsule.Refused, Message: "the rules apply only while Capsule's Tenant exists: use --keep"})
 	}
 	if o := tenant.Spec.IngressOptions; o != nil && o.HostnameCollisionScope != "" && o.HostnameCollisionScope != "Disabled" {
-		notes = append(notes, capsule.Note{Field: "spec.ingressOptions.hostnameCollisionScope", State: capsule.Refused, Message: "the scope holds as long as Capsule's Tenant exists: use --keep"})
+		notes = append(notes, capsule.Note{Field: "spec.ingressOptions.hostnameCollisionScope", State: capsule.Refused, Message: "the scope applies only while Capsule's Tenant exists: use --keep"})
 	}
 	if tenant.Spec.Permissions != nil && len(tenant.Spec.Permissions.MatchOwners) > 0 {
-		notes = append(notes, capsule.Note{Field: "spec.permissions.matchOwners", State: capsule.Different, Message: "the owners are those that are selected now"})
+		notes = append(notes, capsule.Note{Field: "spec.permissions.matchOwners", State: capsule.Different, Message: "the printed Tenant has the owners that are selected now; later ones are not added"})
 	}
 	if configuration != nil && configuration.Spec.AllowServiceAccountPromotion {
 		notes = append(notes, capsule.Note{Field: "CapsuleConfiguration spec.allowServiceAccountPromotion", State: capsule.Reported, Message: "promoted service accounts do not become owners: add them to spec.owners, or use --keep"})

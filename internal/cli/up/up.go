@@ -80,7 +80,7 @@ Ctrl-C stops all processes and removes the cluster's files.`,
 	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
 	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder in which the cluster keeps its objects until the next start; without it, the cluster keeps nothing")
 	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running until tenure down")
-	flags.StringVar(&o.authentication, "authentication-config", "", "a `file` with an AuthenticationConfiguration for the API server, which says where people log in")
+	flags.StringVar(&o.authentication, "authentication-config", "", "a `file` with an AuthenticationConfiguration for the API server, which names the identity providers")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }

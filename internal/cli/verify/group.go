@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -47,7 +48,8 @@ func (c clusterReport) grouped(chosen func(attackMade) bool) []*group {
 		if !chosen(a) {
 			continue
 		}
-		anonymous := c.anonymous(a.Tenant)
+		// An attack that was not tried as this tenant has texts about the tenant that was attacked.
+		anonymous := c.anonymous(cmp.Or(a.Like, a.Tenant))
 		key := fmt.Sprintf("%q", []any{a.Key, a.Control, anonymous(a.Evidence), anonymous(a.Reason), a.Missing, a.Accepted.String(), a.Expired.String()})
 		if byKey[key] == nil {
 			byKey[key] = &group{first: a}

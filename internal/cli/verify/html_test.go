@@ -54,11 +54,11 @@ func TestHTML(t *testing.T) {
 	_, node := htmlOf(t, one(j, f))
 	text := textOf(node)
 	for _, want := range []string{
-		"tenure verify: ✗ unsafe", "clusters/staging: ✗ unsafe", "? not ready: broken Kustomization/a/a", "! asked for: https://git.example.com/a: not mapped",
+		"tenure verify: ✗ unsafe", "clusters/staging: ✗ unsafe", "? not ready: broken Kustomization/a/a", "! requested: https://git.example.com/a: not mapped",
 		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1 Try it yourself kubectl create --as=a -f - <<'E' kind: Pod E", "--- a/x",
 		"? not proven: nothing to try it on As a:", "! accepted, got through: a tenant tries got through X1-api As b; by Ann until 2026-11-22: we know",
 		"! accepted, not proven: a tenant tries not proven X2-api As b; by Ben until 2026-11-22: its host is elsewhere",
-		"There is no policy on it: as a, only RBAC stops who tries stopped X3-api", "Attack a b",
+		"A tenant tries stopped X3-api : as a, stopped only by: RBAC; missing: policy on it", "Attack a b",
 		"tries got through, through the API X1-api ✗ got through ! accepted got through", "tries not installed, through the API X5-api · not installed · not installed",
 		"tries stopped, through the API X3-api ✓ stopped by RBAC ✓ stopped by RBAC", "a ! cluster-admin a", "like a, without waiting for Flux",
 		"Tried Stopped Got through Not proven Accepted Not installed 8 2 1 1 2 2", "no X5-api", "remove the entry (X9)",

@@ -237,7 +237,7 @@ func (j judgement) cluster(f findings) clusterReport {
 	}
 	c.Lacking = flux.Lacking(f.failures)
 	if left := f.attacks.Ungoverned; len(left) > 0 {
-		c.Lacking = append(c.Lacking, fmt.Sprintf("a label on %s: Tenure's rules are here and leave these namespaces of tenants out, since no label names the tenant; set %s or %s to the tenant's name, in the manifest of each Namespace",
+		c.Lacking = append(c.Lacking, fmt.Sprintf("a tenant's label on %s: without it, Tenure's rules do not apply in these namespaces of tenants; set %s or %s to the tenant's name, in the manifest of each Namespace",
 			strings.Join(left, ", "), v1alpha1.LabelFluxTenant, v1alpha1.LabelTenant))
 	}
 	for _, tried := range f.attacks.Results {

@@ -237,7 +237,7 @@ func TestText(t *testing.T) {
 	if err := one(j, layered()).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `! asked for: https://git.example.com/a: not mapped
+	want := `! requested: https://git.example.com/a: not mapped
 
 ? not ready: broken (Kustomization/a/a)
 
@@ -253,10 +253,10 @@ E
 ? not proven: whether a tenant tries not proven (X2-api)
   as a, through the API: nothing to try it on
 
-! one layer is missing: another one still stops these
-  there is no policy on it: as a, only RBAC stops who tries stopped (X3-api)
+! one layer is missing: another control still stops these attacks
+  a tenant tries stopped (X3-api): as a, stopped only by: RBAC; missing: policy on it
 
-! cluster-admin: in the namespaces of a: bind a narrower role
+! cluster-admin: tenants with this role in their namespaces: a; bind a narrower role
 
 ! accepted, not proven: whether a tenant tries not proven (X2-api)
   as b, through the API: nothing to try it on
@@ -268,11 +268,11 @@ E
 STOPPED BY   ATTACKS
 RBAC         X3
 
-· not installed: nothing was tried here, and nothing is proven
+· not installed: the fleet lacks the target of these attacks: they were not tried
   no (X5-api)
 
 attacked in full: a (namespace a; ClusterRole/cluster-admin)
-  same rights, so attacked without waiting for Flux: b
+  same rights, so attacked without the attacks that wait for Flux: b
 
 ✗ unsafe: 2 tenants, 8 attacks: 2 stopped, 1 got through, 1 not proven, 2 not installed, 2 accepted (66% proven); 1.5s
 
@@ -334,9 +334,9 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		f      findings
 		want   string
 	}{
-		{"what was looked for", findings{path: "p"}, "? no tenants: there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers what is not the platform's; the option --tenants names them\n"},
+		{"what was looked for", findings{path: "p"}, "? no tenants: the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository; name the namespaces of tenants with --tenants\n"},
 		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
-		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! lacks: a label on a, b: "},
+		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! missing: a tenant's label on a, b: "},
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},
 		{"the controllers that are simulated", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Simulated: []string{"source-watcher: a stand-in"}}}, "? simulated: source-watcher: a stand-in\n"},
 		{"a run that broke off", brokeOff, "? broke off: etcd ended\n\n✗ got through"},
@@ -365,6 +365,24 @@ func TestTextGroupsTenants(t *testing.T) {
 	}
 	if want := "  as a, b, through the API: the Secret a/token was read\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
 		t.Errorf("the same finding is said once, in the words about the first tenant:\n%s", out.String())
+	}
+}
+
+// TestTextGroupsAlikeTenants checks that an attack of one tenant, which is a finding for the tenants
+// of the same shape too, is one finding, although its evidence names the attacked tenant alone.
+func TestTextGroupsAlikeTenants(t *testing.T) {
+	t.Parallel()
+	f := attacked(catalog.GotThrough)
+	f.attacks.Results = f.attacks.Results[:1]
+	f.attacks.Results[0].Attack.Deep = true
+	f.attacks.Results[0].Finding.Evidence = "Flux created Pod a/canary for it"
+	f.attacks.Like["b"] = "a"
+	var out bytes.Buffer
+	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  as a, b, through the API: Flux created Pod a/canary for it\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
+		t.Errorf("a finding that was copied to a tenant of the same shape has to be printed once:\n%s", out.String())
 	}
 }
 

@@ -118,15 +118,15 @@ func (p *page) causes(c clusterReport) {
 	}
 	for _, address := range c.Unmapped {
 		p.WriteString("\n")
-		p.heading("! asked for", ui.Yellow, address)
+		p.heading("! requested", ui.Yellow, address)
 	}
 	for _, missing := range c.Lacking {
 		p.WriteString("\n")
-		p.heading("! lacks", ui.Yellow, missing)
+		p.heading("! missing", ui.Yellow, missing)
 	}
 	for _, dependency := range c.Dependencies {
 		p.WriteString("\n")
-		p.heading("! depends", ui.Yellow, dependency+": a tenant that breaks its object holds up the platform")
+		p.heading("! depends", ui.Yellow, dependency+": a tenant that breaks its object blocks the platform")
 	}
 	for _, assumed := range c.Assumed {
 		p.WriteString("\n")
@@ -151,7 +151,7 @@ func (p *page) causes(c clusterReport) {
 }
 
 // noTenants describes what verify looked for if it found no tenant.
-const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers what is not the platform's; the option --tenants names them"
+const noTenants = "the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository; name the namespaces of tenants with --tenants"
 
 // causesFirst returns the objects that are not ready: sources first, then Kustomizations
 // and HelmReleases, and last those that only wait for others.
@@ -209,7 +209,7 @@ func (p *page) patch(c clusterReport) {
 		return
 	}
 	p.WriteString("\n")
-	p.heading("→ patch", ui.Green, "what of this the fleet's manifests fix, for git apply in the fleet's folder")
+	p.heading("→ patch", ui.Green, "a change of the fleet's manifests against these attacks; run git apply in the fleet's folder")
 	p.WriteString("\n" + c.Patch)
 }
 
@@ -241,7 +241,7 @@ func (p *page) notInstalled(c clusterReport) {
 		return
 	}
 	p.WriteString("\n")
-	p.heading("· not installed", ui.Faint, "nothing was tried here, and nothing is proven")
+	p.heading("· not installed", ui.Faint, "the fleet lacks the target of these attacks: they were not tried")
 	for _, g := range groups {
 		p.detail("", g[0].first.Message+" ("+keys(g)+")")
 	}
@@ -279,10 +279,10 @@ func (p *page) warnings(c clusterReport) {
 	missing := c.grouped(func(a attackMade) bool { return len(a.Missing) > 0 })
 	if len(missing) > 0 {
 		p.WriteString("\n")
-		p.heading("! one layer is missing", ui.Yellow, "another one still stops these")
+		p.heading("! one layer is missing", ui.Yellow, "another control still stops these attacks")
 	}
 	for _, g := range missing {
-		p.detail("", fmt.Sprintf("there is no %s: as %s, only %s stops who %s (%s)", strings.Join(g.first.Missing, ", no "), g.tenants(), g.first.Control, g.first.Title, g.first.Key))
+		p.detail("", fmt.Sprintf("a tenant %s (%s): as %s, stopped only by: %s; missing: %s", g.first.Title, g.first.Key, g.tenants(), g.first.Control, strings.Join(g.first.Missing, ", ")))
 	}
 	var admins []string
 	for _, t := range c.Tenants {
@@ -292,7 +292,7 @@ func (p *page) warnings(c clusterReport) {
 	}
 	if len(admins) > 0 {
 		p.WriteString("\n")
-		p.heading("! cluster-admin", ui.Yellow, "in the namespaces of "+listSome(admins)+": bind a narrower role")
+		p.heading("! cluster-admin", ui.Yellow, "tenants with this role in their namespaces: "+listSome(admins)+"; bind a narrower role")
 	}
 }
 
@@ -339,7 +339,7 @@ func (p *page) stopped(c clusterReport) {
 		control := ui.Clean(g.first.Control)
 		if byControl[control] == nil {
 			controls = append(controls, control)
-			width = max(width, min(ansi.StringWidth(control), 40))
+			width = max(width, min(ansi.StringWidth(control), 50))
 		}
 		if !slices.Contains(byControl[control], g.first.ID) {
 			byControl[control] = append(byControl[control], g.first.ID)
@@ -374,7 +374,7 @@ func (p *page) tenants(c clusterReport) {
 		p.WriteString(p.screen.Wrap("attacked in full: ", indent, fmt.Sprintf("%s (%s %s; %s)", t.Name,
 			ui.Plural(len(t.Namespaces), "namespace"), strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))))
 		if alike := c.alike(t); len(alike) > 0 {
-			p.detail("same rights, so attacked without waiting for Flux", strings.Join(alike, ", "))
+			p.detail("same rights, so attacked without the attacks that wait for Flux", strings.Join(alike, ", "))
 		}
 	}
 }
@@ -384,7 +384,7 @@ func (p *page) tenants(c clusterReport) {
 func (p *page) platform(c clusterReport) {
 	if len(c.Platform) > 0 {
 		p.WriteString("\n")
-		p.heading("· not attacked", ui.Faint, "what is the platform's, by this evidence; --tenants says otherwise")
+		p.heading("· not attacked", ui.Faint, "namespaces of the platform, with the evidence; to attack one of them, name it with --tenants")
 	}
 	for _, ns := range c.Platform {
 		p.detail("", "namespace "+ns.Namespace+": "+ns.Why)

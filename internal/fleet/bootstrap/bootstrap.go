@@ -175,7 +175,7 @@ func (b *bootstrapper) open(ctx context.Context) error {
 func (b *bootstrapper) publish(ctx context.Context) error {
 	err := b.push(ctx)
 	if errors.Is(err, gitrepo.ErrOutrun) {
-		b.Note("somebody has pushed to " + b.Remote.Branch + " meanwhile: once more on top of that")
+		b.Note("another commit was pushed to " + b.Remote.Branch + " in the meantime: trying once more, on top of it")
 		for _, again := range []func(context.Context) error{b.open, b.plan, b.push} {
 			if err = again(ctx); err != nil {
 				return err

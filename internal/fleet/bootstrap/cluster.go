@@ -111,7 +111,7 @@ func (b *bootstrapper) checkRights(ctx context.Context) error {
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
 	}}
 	if err := b.kube.Create(ctx, review); err != nil {
-		return fmt.Errorf("cannot ask the cluster for the user's rights: %w", err)
+		return fmt.Errorf("cannot read the user's rights in the cluster: %w", err)
 	}
 	if review.Status.Allowed {
 		return nil

@@ -129,7 +129,7 @@ func chooseComponents(file, before string, wanted []string) (string, error) {
 	if was == "" {
 		was = "a Flux of unknown version"
 	}
-	return "", fmt.Errorf("%s %w: it is %s%s, and not what this program would write, which is Flux %s", file, ErrRefused, was, different(before, components(sorted(has))), Version())
+	return "", fmt.Errorf("%s %w: it is %s%s, and differs from the manifests of Flux %s, which this program would write", file, ErrRefused, was, different(before, components(sorted(has))), Version())
 }
 
 // different returns a text about the lines of before that after lacks, or "" if there are
@@ -150,5 +150,5 @@ func different(before, after string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d lines of its own, such as %q)", n, example)
+	return fmt.Sprintf(" (%d additional lines, such as %q)", n, example)
 }

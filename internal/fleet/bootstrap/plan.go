@@ -46,7 +46,7 @@ func CheckPath(name string) error {
 	case !filepath.IsLocal(filepath.FromSlash(clean)) || slices.Contains(strings.Split(clean, "/"), ".git"):
 		return fmt.Errorf("the folder %s leads out of the repository: give a path inside, such as clusters/staging", name)
 	case clean == "." || strings.HasPrefix(lockdown.Infrastructure+"/", clean+"/"):
-		return fmt.Errorf("the folder %s holds %s, which is applied by itself: give the cluster a folder of its own, such as clusters/staging", name, lockdown.Infrastructure)
+		return fmt.Errorf("the folder %s holds %s, which has its own Kustomization: give the cluster a folder of its own, such as clusters/staging", name, lockdown.Infrastructure)
 	}
 	return nil
 }

@@ -284,7 +284,7 @@ func TestPublishAfterAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	if got := content(t, b, "theirs"); got != other || !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "meanwhile") }) {
+	if got := content(t, b, "theirs"); got != other || !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "in the meantime") }) {
 		t.Errorf("the other's file says %q, the notes are %q", got, notes)
 	}
 	if err := b.open(t.Context()); err != nil || b.clone.Head() != b.revision {

@@ -72,7 +72,7 @@ func sshAccess(ctx context.Context, address *url.URL, c gitauth.Credentials) (*a
 	}
 	conn, err := (&net.Dialer{Timeout: sshTimeout}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the SSH agent: %w", errors.Join(ErrNoAgent, err))
+		return nil, fmt.Errorf("cannot use the SSH agent: %w", errors.Join(ErrNoAgent, err))
 	}
 	method.login = ssh.PublicKeysCallback(agent.NewClient(conn).Signers)
 	return &access{method: method, agent: conn}, nil

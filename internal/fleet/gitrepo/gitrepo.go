@@ -41,7 +41,7 @@ var (
 	ErrHostKey = errors.New("the host has another key than the known ones")
 	// ErrOutrun reports that a push was rejected because another client has pushed to the branch
 	// since the clone.
-	ErrOutrun = errors.New("somebody else has pushed to the branch meanwhile")
+	ErrOutrun = errors.New("another commit was pushed to the branch in the meantime")
 	// ErrDeclined reports that the host rejected a push for another reason, such as a protected
 	// branch.
 	ErrDeclined = errors.New("the host declines the push")
@@ -150,7 +150,8 @@ func (c *Clone) init(branch plumbing.ReferenceName) error {
 	return err
 }
 
-// Close closes the connection to the SSH agent. It keeps the folder.
+// Close closes the connection to the SSH agent, and returns the error of that. It keeps the
+// folder.
 func (c *Clone) Close() error {
 	if c.access == nil {
 		return nil
@@ -171,8 +172,9 @@ func (c *Clone) Head() string {
 // Author is the author of a commit.
 type Author struct{ Name, Email string }
 
-// Commit commits the current content of files, including deletions. Names are slash separated
-// and relative to the folder.
+// Commit commits the current content of files, including deletions. Names are slash separated and
+// relative to the folder. It returns an error if a file cannot be read or the commit cannot be
+// written.
 func (c *Clone) Commit(files []string, by Author, message string) error {
 	tree, err := c.repo.Worktree()
 	if err != nil {

@@ -47,10 +47,9 @@ type Artifact struct {
 	Verified bool
 }
 
-// Kyverno returns what the fleet has of Kyverno. Like [Fleet.UsesOperator] it looks at all
-// manifests of the repository, since the infrastructure is seldom in a cluster's folder, and at those
-// in the folders of other repositories. It skips files
-// that cannot be parsed.
+// Kyverno returns the parts of Kyverno in the fleet. Like [Fleet.UsesOperator] it reads all
+// manifests of the repository, since the infrastructure is rarely in a cluster's folder, and the
+// manifests in the folders of other repositories. It skips files that cannot be parsed.
 func (f *Fleet) Kyverno(others ...string) Kyverno {
 	var use Kyverno
 	for _, dir := range append([]string{f.Dir}, others...) {

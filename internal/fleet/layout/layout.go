@@ -109,7 +109,8 @@ type Sync struct {
 	SecretRef string
 }
 
-// Load reads the fleet in dir for the cluster with the folder clusterPath.
+// Load reads the fleet in dir for the cluster with the folder clusterPath. It returns an error if
+// a file cannot be read, or if the folder is not that of a cluster.
 func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -168,7 +169,8 @@ func otherClusters(dir, folder string) error {
 }
 
 // ComponentsFile returns the path in the repository and the content of Flux's own manifests as
-// they are served. They are empty if a kustomization has them from another file.
+// they are served. Both are empty if a kustomization includes the manifests from another file. It
+// returns an error if the file cannot be read.
 func (f *Fleet) ComponentsFile() (name string, content []byte, err error) {
 	name = path.Join(f.declared, componentsFile)
 	if content, ok := f.Overlay[name]; ok {

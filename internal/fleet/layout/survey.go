@@ -51,7 +51,8 @@ const maxManifest = 4 << 20
 const maxEntries = 100_000
 
 // Look reads the YAML files in a folder and finds the clusters: the folders that a Flux
-// Kustomization beside its source, a FluxInstance, or a FluxConfig of Azure syncs.
+// Kustomization beside its source, a FluxInstance, or a FluxConfig of Azure syncs. It returns
+// [ErrNotFound] if the folder does not exist, and other errors of reading it.
 func Look(dir string) (Survey, error) {
 	var s Survey
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {

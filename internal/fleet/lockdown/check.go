@@ -62,7 +62,7 @@ type Cluster struct {
 func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	info, err := c.Discovery.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the cluster for its version: %w", err)
+		return nil, fmt.Errorf("cannot read the version of the cluster: %w", err)
 	}
 	policies, err := c.servedPolicies()
 	if err != nil {
@@ -109,7 +109,7 @@ func (c Cluster) servedPolicies() ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+		return nil, fmt.Errorf("cannot read the kinds that the cluster serves: %w", err)
 	}
 	var kinds []string
 	for _, r := range resources.APIResources {

@@ -125,7 +125,7 @@ func readInstalled(manifests []string) ([]*unstructured.Unstructured, error) {
 	for _, m := range manifests {
 		objects, err := flux.ReadObjects([]byte(m))
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what this version installs: %w", err)
+			return nil, fmt.Errorf("cannot read the objects that this version installs: %w", err)
 		}
 		for _, o := range objects {
 			switch group := o.GroupVersionKind().Group; group {

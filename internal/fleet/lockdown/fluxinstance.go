@@ -159,13 +159,13 @@ func instanceStates(f *layout.Fleet) []FlagState {
 func (t *tree) instanceNotes() []string {
 	var notes []string
 	if !t.locksOperator() {
-		notes = append(notes, "flux-operator's own flag is no field of the FluxInstance: start it with --default-service-account (multitenancy.enabled in its chart), or a ResourceSet of a tenant that names no account is applied as cluster-admin")
+		notes = append(notes, "the FluxInstance has no field for flux-operator's own flag: start flux-operator with --default-service-account (multitenancy.enabled in its chart); otherwise it applies a tenant's ResourceSet that names no account as cluster-admin")
 	}
 	notes = append(notes,
 		"the rules for tenants and the manager come from Tenure's chart: see docs/how-to/install.md. They apply in namespaces with a tenant's label, such as "+v1alpha1.LabelFluxTenant+": NAME")
 	if lost := t.accountless(); len(lost) > 0 {
 		account, _, _ := unstructured.NestedString(t.fleet.Instance.Object, "spec", "cluster", "tenantDefaultServiceAccount")
-		notes = append(notes, fmt.Sprintf("these name no account, and are applied as account %q of their namespace: give those of the platform a spec.serviceAccountName, such as kustomize-controller in %s: %s",
+		notes = append(notes, fmt.Sprintf("these objects name no account, so Flux applies them as account %q of their namespace: set spec.serviceAccountName in the platform's objects, such as kustomize-controller in %s: %s",
 			cmp.Or(account, "default"), t.fleet.Sync.Namespace, listed(lost)))
 	}
 	return notes

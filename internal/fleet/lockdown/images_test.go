@@ -52,7 +52,7 @@ func TestManagerNeedsADigest(t *testing.T) {
 	t.Parallel()
 	dir := small(t, map[string]string{folder + "gotk-components.yaml": components + namespace})
 	_, err := lockdown.Make(load(t, dir, "clusters/one"), lockdown.Options{Tenants: true, Pins: pins})
-	if err == nil || !strings.Contains(err.Error(), "that of the manager, ghcr.io/tenure-dev/tenure-server:unreleased, has no digest") {
+	if err == nil || !strings.Contains(err.Error(), "the manager's image ghcr.io/tenure-dev/tenure-server:unreleased has no digest") {
 		t.Errorf("got error %v", err)
 	}
 }

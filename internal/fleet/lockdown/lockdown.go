@@ -191,11 +191,11 @@ func (t *tree) farewell() ([]string, error) {
 		leftover = append(leftover, `"serviceAccountName":null`)
 	}
 	in := t.fleet.Sync.Namespace
-	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
+	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since Flux deletes the other objects with its rights; when all Kustomizations are ready, delete it: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount)}
 	notes = append(notes,
-		"what the manager made stays: its accounts and role bindings are what tenants deliver with. Its quotas and parameters are taken away with: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
-		"Tenure's kinds and the posture stay too, so that nothing is refused while the rules go; after all else: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
+		"the objects that the manager created stay. Tenants deliver with its accounts and role bindings. To delete its quotas and parameters: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
+		"Tenure's kinds and the TenancyProfile stay too: without them, the rules would refuse requests until they are deleted. At the very end: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
 		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
 			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
@@ -292,7 +292,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		plan.Notes = append(plan.Notes, note)
 	}
 	if len(t.fleet.Overlay) > 0 {
-		plan.Notes = append(plan.Notes, "the fleet does not hold Flux's manifests yet: what was planned was tried with those that Tenure carries")
+		plan.Notes = append(plan.Notes, "the fleet does not contain Flux's manifests yet: the command tested its change with the manifests in this program")
 	}
 	return plan, nil
 }

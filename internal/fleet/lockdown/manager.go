@@ -147,7 +147,7 @@ func pinnedManager(manifests string) (string, error) {
 		return "", fmt.Errorf("cannot pin the manager's image %q: %w", image, err)
 	}
 	if pin.Digest == "" {
-		return "", fmt.Errorf("cannot pin images: that of the manager, %s, has no digest, so its Pods would be refused: name it with --manager-image %s@sha256:…", image, image)
+		return "", fmt.Errorf("cannot pin images: the manager's image %s has no digest, so the API server would refuse its Pods: name it with --manager-image %s@sha256:…", image, image)
 	}
 	return Pin{Pin: pin}.Listed(), nil
 }

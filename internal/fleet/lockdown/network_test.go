@@ -157,7 +157,7 @@ func TestBlockedRanges(t *testing.T) {
 		{"no range", []string{"10.96.0.1"}, nil, ranges{}, `"10.96.0.1"`},
 		{"no beginning of a range", []string{"10.96.0.1/12"}, nil, ranges{}, `"10.96.0.1/12"`},
 		{"everything", []string{"0.0.0.0/0"}, nil, ranges{}, `"0.0.0.0/0"`},
-		{"link-local alone", link, nil, ranges{}, "link-local addresses alone"},
+		{"link-local alone", link, nil, ranges{}, "only link-local addresses"},
 	} {
 		got, err := blockedRanges(tc.wanted, tc.before)
 		if tc.err != "" {

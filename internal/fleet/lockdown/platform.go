@@ -340,7 +340,7 @@ func (s *survey) notes() []string {
 		}
 	}
 	if len(early) > 0 {
-		notes = append(notes, "the root itself applies objects of tenants before the rules are there: move them below a Kustomization: "+strings.Join(early, ", "))
+		notes = append(notes, "the root applies objects of tenants before the rules exist: let another Kustomization apply them: "+strings.Join(early, ", "))
 	}
 	return notes
 }

@@ -107,7 +107,7 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		}, "spec": spec,
 	})
 	if err != nil {
-		return "", fmt.Errorf("cannot write the posture: %w", err)
+		return "", fmt.Errorf("cannot write the TenancyProfile: %w", err)
 	}
 	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
 }

@@ -40,7 +40,7 @@ func blockedRanges(wanted, before []string) (ranges, error) {
 	for _, cidr := range append(all, "169.254.0.0/16", "fe80::/10") {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || prefix.Masked() != prefix || prefix.Bits() == 0 {
-			return ranges{}, fmt.Errorf("cannot keep notifications out of %q: write a range of addresses such as 10.96.0.0/12 (--cluster-range)", cidr)
+			return ranges{}, fmt.Errorf("cannot use the cluster range %q: write a range of addresses such as 10.96.0.0/12 (--cluster-range)", cidr)
 		}
 		if prefix.Addr().Is4() {
 			r.IPv4 = append(r.IPv4, cidr)
@@ -53,7 +53,7 @@ func blockedRanges(wanted, before []string) (ranges, error) {
 		*family = slices.Compact(*family)
 	}
 	if len(r.APIServer()) == 0 {
-		return ranges{}, fmt.Errorf("cannot keep notifications out of link-local addresses alone: name the ranges of Pods and Services (--cluster-range)")
+		return ranges{}, fmt.Errorf("cannot use only link-local addresses as the cluster's ranges: name the ranges of Pods and Services (--cluster-range)")
 	}
 	return r, nil
 }

@@ -97,7 +97,7 @@ func (t *tree) survey() (*survey, error) {
 		}
 	}
 	if s.root == nil {
-		return nil, fmt.Errorf("cannot find the root Kustomization %s/%s in what %s builds", t.fleet.Sync.Namespace, t.fleet.Sync.Kustomization, t.fleet.System)
+		return nil, fmt.Errorf("cannot find the root Kustomization %s/%s in the objects that %s builds", t.fleet.Sync.Namespace, t.fleet.Sync.Kustomization, t.fleet.System)
 	}
 	return s, nil
 }

@@ -113,7 +113,7 @@ func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	parts := []string{string(manifests), string(config.ProxyVolumes())}
 	objects, err := flux.ReadObjects([]byte(strings.Join(parts, "\n---\n")))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what this version installs: %w", err)
+		return nil, fmt.Errorf("cannot read the objects that this version installs: %w", err)
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kindCRD || o.GetKind() == "TenancyProfile"
@@ -258,8 +258,8 @@ func (c Cluster) Release(ctx context.Context, kube client.Client, progress func(
 	return nil
 }
 
-// Remove deletes the objects of an installation. Objects that are gone already are no error, and
-// an error does not keep the others: all errors are returned.
+// Remove deletes the objects of an installation. It ignores objects that do not exist, and
+// continues after an error. It returns all errors.
 func (i *Installation) Remove(ctx context.Context, kube client.Client, progress func(string)) error {
 	var failures []error
 	for _, o := range i.Objects {

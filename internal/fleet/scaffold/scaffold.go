@@ -71,7 +71,7 @@ func (f Fleet) Write(s *workspace.Set) (notes []string, err error) {
 		return nil, fmt.Errorf("cannot make the fleet: %w", p.err)
 	}
 	if strings.HasPrefix(f.URL, "ssh://") {
-		notes = append(notes, "Flux reads this repository with the Secret flux-system/flux-system, which no repository holds: make it in each cluster with `tenure create secret git flux-system --url "+f.URL+"`")
+		notes = append(notes, "Flux reads this repository with the Secret flux-system/flux-system, which must not be in a repository: create it in each cluster with `tenure create secret git flux-system --url "+f.URL+"`")
 	}
 	more, err := f.lockDown(s)
 	return append(notes, more...), err

@@ -61,7 +61,7 @@ func compareBuilds(s *workspace.Set, dirs []string, compare func(dir string, bef
 	for _, dir := range dirs {
 		before, err := build(s.Dir(), dir)
 		if err != nil {
-			return fmt.Errorf("%w\nrepair it first: nobody could tell what a change does", err)
+			return fmt.Errorf("%w\nrepair it first, so that the command can check its change", err)
 		}
 		after, err := build(planned, dir)
 		if err != nil {

@@ -248,7 +248,7 @@ func (r resourceSet) addresses(input map[string]any) []string {
 // providerAdvice returns how to add a tenant to a ResourceSet whose inputs come from providers.
 func (r resourceSet) providerAdvice(tenant Tenant, field string) string {
 	if field == "" {
-		return fmt.Sprintf("the template of %s decides what its inputs are: add one for the tenant there", r)
+		return fmt.Sprintf("the template of %s computes its inputs: add an input for the tenant there", r)
 	}
 	values := yamledit.Flow(map[string]any{field: tenant.Name})
 	metadata := fmt.Sprintf("name: %s, namespace: flux-system", tenant.Name)

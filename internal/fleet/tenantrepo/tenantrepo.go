@@ -228,7 +228,8 @@ func validBranch(name string) bool {
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
 }
 
-// CheckName checks that a name is a DNS label (RFC 1123). The error calls the name what.
+// CheckName returns [ErrInvalid] for a name that is not a DNS label (RFC 1123). The message uses
+// what as the noun for the name.
 func CheckName(what, name string) error {
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
 		return fmt.Errorf("the %s %q %w: use lower case letters, digits and '-', at most %d", what, name, ErrInvalid, validation.DNS1123LabelMaxLength)

@@ -29,7 +29,7 @@ import (
 var ErrInTheWay = errors.New("is not a regular file")
 
 // ErrChanged reports that a file no longer has the content that the change is based on.
-var ErrChanged = errors.New("was changed by somebody else meanwhile")
+var ErrChanged = errors.New("was changed in the meantime")
 
 // ErrTwoKustomizations reports that a folder would have two kustomization files, which kustomize refuses.
 var ErrTwoKustomizations = errors.New("kustomize reads one kustomization file in a folder")
@@ -47,7 +47,8 @@ func (f *file) changed() bool {
 	return (f.old == nil) != (f.content == nil) || !bytes.Equal(f.old, f.content)
 }
 
-// Open begins a change of the folder. Close it when done with it.
+// Open begins a change of the folder. It returns an error if the folder cannot be opened. The
+// caller must call [Set.Close].
 func Open(dir string) (*Set, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -56,7 +57,8 @@ func Open(dir string) (*Set, error) {
 	return &Set{root: root, files: map[string]*file{}}, nil
 }
 
-// Close closes the folder and discards changes that were not applied.
+// Close closes the folder, discards the changes that were not applied, and returns the error of
+// closing.
 func (s *Set) Close() error { return s.root.Close() }
 
 // FS returns the folder as it is on disk, without planned changes.
@@ -107,7 +109,7 @@ func (s *Set) Write(name string, content []byte) error {
 	return nil
 }
 
-// Remove plans the removal of a file.
+// Remove plans the removal of a file. It returns the errors of [Set.Read].
 func (s *Set) Remove(name string) error {
 	f, err := s.look(name)
 	if err != nil {
@@ -201,8 +203,8 @@ func quoted(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// CopyTo writes the folder as it will be into another, empty one, without hidden
-// folders of Git.
+// CopyTo writes the folder with the planned changes into another, empty folder, without hidden
+// folders of Git. It returns an error if a file cannot be read or written.
 func (s *Set) CopyTo(dir string) error {
 	err := fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {

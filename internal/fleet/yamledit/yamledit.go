@@ -25,7 +25,8 @@ var ErrNotMapping = errors.New("is not one YAML mapping")
 
 // Append adds an entry at the end of the list in a field of the document. It creates a missing
 // field. The entry is a string or a map of strings with one key. If the list already has the
-// entry, Append returns the text unchanged.
+// entry, Append returns the text unchanged. It returns the errors of [Decode], and [ErrUneditable]
+// if the style of the list cannot be edited.
 func Append(text []byte, field string, entry any) ([]byte, error) {
 	content, list, err := decodeList(text, field)
 	if err != nil || slices.ContainsFunc(list, func(e any) bool { return reflect.DeepEqual(e, entry) }) {
@@ -39,8 +40,9 @@ func Append(text []byte, field string, entry any) ([]byte, error) {
 }
 
 // Remove removes the first entry for which match returns true, with the comment above it. If the
-// list becomes empty, Remove removes the field. It returns a text without such an entry
-// unchanged.
+// list becomes empty, Remove removes the field. It returns a text without such an entry unchanged.
+// It returns the errors of [Decode], and [ErrUneditable] if the style of the list cannot be
+// edited.
 func Remove(text []byte, field string, match func(entry any) bool) ([]byte, error) {
 	content, list, err := decodeList(text, field)
 	at := slices.IndexFunc(list, match)
@@ -53,7 +55,8 @@ func Remove(text []byte, field string, match func(entry any) bool) ([]byte, erro
 	return edited(text, content, field, func(s *Stream) error { return s.removeEntry(field, at) })
 }
 
-// RemoveField removes a field of the document. It returns a text without the field unchanged.
+// RemoveField removes a field of the document. It returns a text without the field unchanged. It
+// returns the errors of [Decode], and [ErrUneditable] if the style of the field cannot be edited.
 func RemoveField(text []byte, field string) ([]byte, error) {
 	content, err := Decode(text)
 	if err != nil {
@@ -66,7 +69,8 @@ func RemoveField(text []byte, field string) ([]byte, error) {
 	return edited(text, content, field, func(s *Stream) error { return s.removeField(field) })
 }
 
-// Empty adds a field with an empty list to a document without the field.
+// Empty adds a field with an empty list to a document without the field. It returns the errors of
+// [Decode], and [ErrUneditable] if the style of the document cannot be edited.
 func Empty(text []byte, field string) ([]byte, error) {
 	content, err := Decode(text)
 	if err != nil {
@@ -144,7 +148,9 @@ func edited(text []byte, want map[string]any, field string, edit func(*Stream) e
 	return result, nil
 }
 
-// Decode reads a text that is one mapping; an empty one is an empty mapping.
+// Decode decodes a text that is one mapping; an empty text is an empty mapping. It returns
+// [ErrNotMapping] for other content or several documents, and another error for a text that is not
+// YAML.
 func Decode(text []byte) (map[string]any, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var content any

@@ -30,7 +30,8 @@ type reconciler struct {
 	now           func() time.Time
 }
 
-// Reconcile makes the ExternalArtifacts of a generator and writes its status.
+// Reconcile creates the ExternalArtifacts of a generator and writes its status. It returns an
+// error of the API server; the controller then retries.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	generator := &unstructured.Unstructured{}
 	generator.SetGroupVersionKind(generatorKind)

@@ -175,8 +175,9 @@ func lastingSigner(dir string) (private, public []byte, err error) {
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// WriteKubeconfig writes a kubeconfig for the control plane that only its owner can
-// read. The cluster, the user and the context get the given name.
+// WriteKubeconfig writes a kubeconfig for the control plane that only its owner can read. The
+// cluster, the user and the context get the given name. It returns an error if the file cannot be
+// written.
 func (c *ControlPlane) WriteKubeconfig(file, name string, client pki.Pair) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.Keys.CA.CertPEM}

@@ -98,7 +98,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the writing side of the connection.
+// CloseWrite closes the writing side of the connection, and returns the error of that.
 func (c *trackedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // begin adds one to serving. It returns false after close.
@@ -156,7 +156,7 @@ type peekedConn struct {
 // Read implements net.Conn.
 func (c *peekedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite closes the writing side of the connection.
+// CloseWrite closes the writing side of the connection, and returns the error of that.
 func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // peekPatience is the time in which a client must send its first byte.

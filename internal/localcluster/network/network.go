@@ -81,7 +81,8 @@ type Network struct {
 	inside, outside *http.Transport
 }
 
-// New opens the listeners on free loopback ports and on the egress socket.
+// New opens the listeners on free loopback ports and on the egress socket. It returns an error if
+// a listener cannot be opened or a certificate cannot be written.
 func New(cfg Config) (_ *Network, err error) {
 	if cfg.dialOutside == nil {
 		cfg.dialOutside = dialOutside
@@ -180,7 +181,8 @@ const (
 	stopPatience   = 2 * time.Second
 )
 
-// Run serves until the context ends, then closes every connection.
+// Run serves until the context ends, then closes every connection. It returns the first error of a
+// listener.
 func (n *Network) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	serve := func(run func() error, stop func() error) {

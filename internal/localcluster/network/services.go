@@ -55,9 +55,9 @@ var (
 	podCIDR     = netip.MustParsePrefix("198.18.0.0/15")
 )
 
-// NewServices watches the cluster's Services until the context ends. It returns when
-// its caches are synced. apiServer is the API server's host:port on this machine.
-// The Service default/kubernetes, which has no Pods, leads there.
+// NewServices watches the cluster's Services until the context ends. It returns when its caches
+// are synced, or an error if the context ends before. apiServer is the API server's host:port on
+// this machine. The Service default/kubernetes, which has no Pods, leads to this address.
 func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods, apiServer string) (*Services, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s := &Services{

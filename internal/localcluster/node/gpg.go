@@ -102,7 +102,7 @@ func endAgents(tmp string) error {
 		endAgent(socket)
 	}
 	if err := os.RemoveAll(tmp); err != nil {
-		return fmt.Errorf("cannot remove what was decrypted with: %w", err)
+		return fmt.Errorf("cannot remove the decryption keys: %w", err)
 	}
 	return nil
 }

@@ -144,8 +144,9 @@ type Node struct {
 	shorts atomic.Uint64
 }
 
-// New prepares a node. It opens a port of loopback for the kubelet endpoint. Run
-// serves the endpoint and closes the port.
+// New prepares a node. It opens a port of loopback for the kubelet endpoint. Run serves the
+// endpoint and closes the port. New returns an error if a folder cannot be created or the port
+// cannot be opened.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -202,9 +203,9 @@ func (n *Node) HostAddress(podIP string, port int) (string, error) {
 // stops. It is short, because a cluster must stop within three seconds.
 const shutdownPatience = 1500 * time.Millisecond
 
-// Run registers the node and runs Pods until the context ends; then it stops the
-// processes. The Pods stay in the API: a node that runs later with the same folder
-// continues them.
+// Run registers the node and runs Pods until the context ends; then it stops the processes. The
+// Pods stay in the API: a node that runs later with the same folder continues them. Run returns an
+// error if the node cannot be registered or its controllers fail.
 func (n *Node) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tenure-dev/tenure/internal/process"
 )
 
 // eager is the interval of a probe before its first success. A kubelet uses the
@@ -189,7 +191,7 @@ func (p *probe) try(ctx context.Context) error {
 // await waits for the first success of a startup probe. It returns an error if there
 // is none within the time that the thresholds allow.
 func (p *probe) await(ctx context.Context) (bool, error) {
-	wait(ctx, p.delay)
+	process.Pause(ctx, p.delay)
 	deadline := time.Now().Add(p.period * time.Duration(p.failure))
 	for ctx.Err() == nil {
 		err := p.try(ctx)
@@ -199,7 +201,7 @@ func (p *probe) await(ctx context.Context) (bool, error) {
 		if time.Now().After(deadline) {
 			return false, fmt.Errorf("startup probe failed: %w", err)
 		}
-		wait(ctx, min(eager, p.period))
+		process.Pause(ctx, min(eager, p.period))
 	}
 	return false, nil
 }
@@ -207,7 +209,7 @@ func (p *probe) await(ctx context.Context) (bool, error) {
 // watch reports each change of readiness. The first state, unready, is not reported.
 func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
 	ready, ever, streak := false, false, 0
-	wait(ctx, p.delay)
+	process.Pause(ctx, p.delay)
 	for ctx.Err() == nil {
 		err := p.try(ctx)
 		if ctx.Err() != nil {
@@ -223,10 +225,10 @@ func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
 			report(ready, err)
 		}
 		if ever {
-			wait(ctx, p.period)
+			process.Pause(ctx, p.period)
 			continue
 		}
-		wait(ctx, min(eager, p.period))
+		process.Pause(ctx, min(eager, p.period))
 	}
 }
 
@@ -234,7 +236,7 @@ func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
 // threshold, and nil when the context ends.
 func (p *probe) watchLiveness(ctx context.Context) error {
 	failures := 0
-	wait(ctx, max(p.delay, p.period))
+	process.Pause(ctx, max(p.delay, p.period))
 	for ctx.Err() == nil {
 		err := p.try(ctx)
 		switch {
@@ -248,7 +250,7 @@ func (p *probe) watchLiveness(ctx context.Context) error {
 		if failures >= p.failure {
 			return fmt.Errorf("liveness probe failed: %w", err)
 		}
-		wait(ctx, p.period)
+		process.Pause(ctx, p.period)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (n *Node) find(namespace, name string) *podState {
 // NotifyPods sets the function that receives the status of Pods.
 func (v provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) { v.n.notify = notify }
 
-// CreatePod starts a Pod. It stops a replaced Pod of the same name.
+// CreatePod starts a Pod. It stops a replaced Pod of the same name. It returns an error if the
+// node has no free address.
 func (v provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	n := v.n
 	n.mu.Lock()
@@ -51,8 +52,8 @@ func (v provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// UpdatePod sets new labels and annotations. If containers have changed, it restarts
-// the Pod's processes.
+// UpdatePod sets new labels and annotations. If containers have changed, it restarts the Pod's
+// processes. Its error is that of CreatePod.
 func (v provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	p := v.n.find(pod.Namespace, pod.Name)
 	if p == nil || p.uid != pod.UID {
@@ -62,9 +63,9 @@ func (v provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod starts to end a Pod and returns at once. The node removes the Pod from
-// the API when its processes have ended; virtual-kubelet would wait for the whole
-// grace period.
+// DeletePod starts to end a Pod and returns at once. The node removes the Pod from the API when
+// its processes have ended; virtual-kubelet would wait for the whole grace period. It returns a
+// NotFound error for a Pod that the node does not run.
 func (v provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	p := v.n.find(pod.Namespace, pod.Name)
 	if p != nil && p.uid == pod.UID {
@@ -79,9 +80,9 @@ func (v provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	return errdefs.NotFoundf("Pod %s/%s does not run here", pod.Namespace, pod.Name)
 }
 
-// GetPod returns a Pod that runs here. It does not find a Pod that was replaced by
-// another one of the same name: virtual-kubelet does not compare UIDs and would
-// mistake it for the new Pod.
+// GetPod returns a Pod of this node. It returns a NotFound error for other Pods, and for a Pod
+// that was replaced by another one of the same name: virtual-kubelet does not compare UIDs and
+// would mistake it for the new Pod.
 func (v provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	p := v.n.find(namespace, name)
 	if p == nil {
@@ -93,7 +94,7 @@ func (v provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod
 	return p.snapshot(), nil
 }
 
-// GetPodStatus returns the status of a Pod that runs here.
+// GetPodStatus returns the status of a Pod of this node. It returns the error of GetPod.
 func (v provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
 	pod, err := v.GetPod(ctx, namespace, name)
 	if err != nil {
@@ -102,7 +103,7 @@ func (v provider) GetPodStatus(ctx context.Context, namespace, name string) (*co
 	return &pod.Status, nil
 }
 
-// GetPods returns all Pods that run here.
+// GetPods returns all Pods of this node. Its error is always nil.
 func (v provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	v.n.mu.Lock()
 	defer v.n.mu.Unlock()

@@ -44,7 +44,7 @@ func (n *Node) runControllers(ctx context.Context) error {
 
 	version, err := n.cfg.Client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("cannot ask the API server for its version: %w", err)
+		return fmt.Errorf("cannot read the version of the API server: %w", err)
 	}
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()

@@ -121,7 +121,7 @@ func (r *runner) refuse(ctx context.Context, err error) {
 		r.p.event(corev1.EventTypeWarning, "Failed", "Error: %v", err)
 	}
 	r.refused(err)
-	wait(ctx, configPause)
+	process.Pause(ctx, configPause)
 }
 
 func (r *runner) backOff(ctx context.Context, end *corev1.ContainerStateTerminated, pause time.Duration) {
@@ -133,7 +133,7 @@ func (r *runner) backOff(ctx context.Context, end *corev1.ContainerStateTerminat
 	})
 	r.p.n.log.Warn("a process ended and is restarted", r.attrs("exitCode", end.ExitCode, "pause", pause, "message", end.Message)...)
 	r.p.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s", r.container.Name)
-	wait(ctx, pause)
+	process.Pause(ctx, pause)
 	if ctx.Err() == nil {
 		r.p.mu.Lock()
 		r.p.states[r.container.Name].restarts++
@@ -371,16 +371,6 @@ func lastLines(log string) string {
 
 func (r *runner) attrs(more ...any) []any {
 	return append([]any{"namespace", r.p.namespace, "pod", r.p.name, "container", r.container.Name}, more...)
-}
-
-// wait pauses for d, or until the context ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // errNotListening is the error of a probe for a port at which the process does not

@@ -14,6 +14,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/tenure-dev/tenure/internal/process"
 )
 
 // listen opens the port of the kubelet endpoint.
@@ -229,8 +231,7 @@ func copyLog(ctx context.Context, w http.ResponseWriter, run *attempt, o logOpti
 				return err
 			}
 		}
-		wait(ctx, followInterval)
-		if ctx.Err() != nil {
+		if !process.Pause(ctx, followInterval) {
 			return nil
 		}
 	}

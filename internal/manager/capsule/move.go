@@ -94,7 +94,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 	var networks networkingv1.NetworkPolicyList
 	for _, list := range []client.ObjectList{&bindings, &quotas, &limits, &networks} {
 		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("cannot read the objects in namespace %s: %w", namespace, err)
 		}
 	}
 	var old []client.Object

@@ -41,7 +41,8 @@ func setupProxySettings(mgr manager.Manager) error {
 	return nil
 }
 
-// Reconcile writes the status of one object if it differs.
+// Reconcile writes the status of one object if it differs. It returns an error if the object
+// cannot be read or the status cannot be written.
 func (r *proxySettings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object, status, notes := r.parts()
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {

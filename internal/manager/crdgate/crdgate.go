@@ -27,9 +27,9 @@ const (
 	lookAgain = time.Minute
 )
 
-// StartWhenServed does something to a manager, such as adding a controller: at once if the
-// cluster serves all of the kinds, and otherwise when it does. The manager ends with
-// the error of what is done later.
+// StartWhenServed calls do, which for example adds a controller to the manager, when the cluster
+// serves all kinds. If the cluster serves them already, StartWhenServed returns the error of do.
+// Otherwise it calls do later, and an error of do ends the manager.
 func StartWhenServed(mgr manager.Manager, do func() error, kinds ...schema.GroupVersionKind) error {
 	missing := unserved(mgr, kinds)
 	if len(missing) == 0 {
@@ -44,9 +44,9 @@ func StartWhenServed(mgr manager.Manager, do func() error, kinds ...schema.Group
 	}))
 }
 
-// Watch lets a controller watch objects of a kind from when the cluster serves it. It returns
-// an error if the watch cannot be added. If the kind is served later, an error of the watch
-// ends the manager.
+// Watch lets a controller watch objects of a kind as soon as the cluster serves the kind. It
+// returns an error if the watch cannot be added now. If the kind is served later, an error of the
+// watch ends the manager.
 func Watch(mgr manager.Manager, c controller.Controller, object client.Object, to handler.EventHandler, when ...predicate.Predicate) error {
 	return StartWhenServed(mgr, func() error {
 		return c.Watch(source.TypedKind[client.Object, reconcile.Request](mgr.GetCache(), object, to, when...))

@@ -171,7 +171,7 @@ func (r *Reconciler) inForce(ctx context.Context, state credentials.State) (*v1a
 func (r *Reconciler) read(ctx context.Context, account types.NamespacedName) (credentials.State, error) {
 	state := credentials.State{Account: &corev1.ServiceAccount{}, Home: &corev1.Namespace{}}
 	fail := func(err error) (credentials.State, error) {
-		return state, fmt.Errorf("cannot read what belongs to account %s: %w", account, err)
+		return state, fmt.Errorf("cannot read the objects of account %s: %w", account, err)
 	}
 	err := r.Client.Get(ctx, account, state.Account)
 	if apierrors.IsNotFound(err) {

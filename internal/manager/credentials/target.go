@@ -27,7 +27,7 @@ type Proxy struct {
 func (p Proxy) Target(ctx context.Context) (credentials.Target, error) {
 	cm := &corev1.ConfigMap{}
 	if err := p.APIReader.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.ConfigMap}, cm); err != nil {
-		return credentials.Target{}, fmt.Errorf("cannot read whom to trust from ConfigMap %s/%s: %w", p.Namespace, p.ConfigMap, err)
+		return credentials.Target{}, fmt.Errorf("cannot read the CA certificates from ConfigMap %s/%s: %w", p.Namespace, p.ConfigMap, err)
 	}
 	target := credentials.Target{Server: p.URL, CA: []byte(cm.Data[caKey])}
 	if err := target.Validate(); err != nil {

@@ -120,7 +120,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 	for _, list := range []client.ObjectList{&namespaces, &parameters, &objects} {
 		// look does not change the objects, so the cache need not copy them.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
+			return Counts{}, fmt.Errorf("cannot find the namespaces in which the TenancyProfile is in force: %w", err)
 		}
 	}
 	credentials, err := r.credentials(ctx)

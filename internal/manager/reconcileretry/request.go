@@ -27,7 +27,7 @@ func Request(ctx context.Context, c client.Writer, object *unstructured.Unstruct
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, Annotation, now.UTC().Format(time.RFC3339Nano))
 	err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot ask %s %s/%s to look: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		return fmt.Errorf("cannot request a retry of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ type CapsuleReconciler struct {
 	kind kindOfCapsule
 }
 
-// Reconcile creates, updates and deletes the objects of one declaration.
+// Reconcile creates, updates and deletes the objects of one declaration. It returns an error of
+// the API server; the controller then retries.
 func (r *CapsuleReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o := r.kind.empty()
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {

@@ -36,8 +36,8 @@ func NewImpersonators(config *rest.Config, mapper apimeta.RESTMapper) *Impersona
 	return &Impersonators{config: config, mapper: mapper, made: map[replication.Account]client.Client{}}
 }
 
-// As returns a client that impersonates a service account. It returns an error for a name
-// that cannot be a service account's, so that it never impersonates other users.
+// As returns a client that impersonates a service account. It returns an error for an invalid name
+// of a service account, so that it never impersonates other users.
 func (i *Impersonators) As(account replication.Account) (client.Client, error) {
 	if problem := replication.WrongAccount(account); problem != "" {
 		return nil, fmt.Errorf("%s/%s cannot be a service account: %s", account.Namespace, account.Name, problem)

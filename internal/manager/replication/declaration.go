@@ -228,7 +228,7 @@ func sourceOf(where string, item v1beta2.ObjectReference, kinds scopeOfKind) (so
 		return src, err
 	}
 	if kinds(src.kind) == replication.Cluster {
-		return src, fmt.Errorf("cluster-scoped kind %s/%s is not allowed: only what is in a namespace is read", version, item.Kind)
+		return src, fmt.Errorf("cluster-scoped kind %s/%s is not allowed: only namespaced objects are read", version, item.Kind)
 	}
 	if src.namespace == "" || (src.name == "") == (item.Selector == nil) {
 		return src, fmt.Errorf("it needs a namespace, and either a name or a selector")

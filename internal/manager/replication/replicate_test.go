@@ -157,7 +157,7 @@ spec: {namespaces: {create: [taker-a]}}
 		{"a list", "items: [{apiVersion: v1, kind: ConfigMapList, items: []}]", "it is a list"},
 		{"a subresource", "items: [{apiVersion: policy/v1, kind: Eviction, metadata: {name: x}}]", "does not store kind Eviction"},
 		{"a token by a subresource", "items: [{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: taker}}]", "does not store kind TokenRequest"},
-		{"our own kinds", "items: [{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure}}]", "says what tenants may do"},
+		{"our own kinds", "items: [{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure}}]", "grants permissions"},
 		{"more rights than the account has", "items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: default, namespace: taker-a}]}]", "is not what account taker-a/taker may have"},
 		{"what the tenant may not make", "items: [{apiVersion: v1, kind: ResourceQuota, metadata: {name: x}, spec: {hard: {pods: 1000}}}]", "is not what account taker-a/taker may have"},
 		{"another tenant's Secret", "from: [{apiVersion: v1, kind: Secret, namespace: victim-a, name: private}]", "account taker-a/taker may not read it"},

@@ -28,8 +28,9 @@ func NewEngine(mgr manager.Manager) *Engine {
 	return &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper(), Now: time.Now}
 }
 
-// Setup adds the reconciler of Tenants to a manager, after the namespace reconciler, whose
-// index it uses.
+// Setup adds the reconciler of Tenants to a manager. Call it after the setup of the namespace
+// reconciler, because it uses that reconciler's index. It returns an error if the controller or
+// one of its watches cannot be added.
 func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -40,8 +41,8 @@ func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 		Complete(tenants)
 }
 
-// SetupCapsule adds the reconcilers of Capsule's kinds to a manager, when the cluster
-// serves them.
+// SetupCapsule adds the reconcilers of Capsule's kinds to a manager, when the cluster serves these
+// kinds. It returns an error if a controller, an index or a watch cannot be added.
 func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	for name, kind := range map[string]kindOfCapsule{"replicate-tenantresource": tenantResources, "replicate-globaltenantresource": globalTenantResources} {
 		r := &CapsuleReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles, kind: kind}

@@ -44,7 +44,8 @@ type TenantReconciler struct {
 }
 
 // Reconcile creates, updates and deletes the objects of one Tenant. The deletion of a Tenant
-// deletes its namespaces, and so the objects.
+// deletes its namespaces with these objects. Reconcile returns an error of the API server; the
+// controller then retries.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {

@@ -35,11 +35,11 @@ func TestVerify(t *testing.T) {
 	verified(t, restConfig, "every control is there", map[string]want{
 		tenant:   {catalog.Stopped, "manager, RBAC"},
 		manager:  {catalog.Stopped, byEither},
-		resource: {catalog.Stopped, "RBAC (nor its own)"},
+		resource: {catalog.Stopped, "RBAC (own objects too)"},
 	})
 
 	bind(t, c, "may-declare", rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"capsule.clastix.io"}, Resources: []string{"tenantresources"}})
-	verified(t, restConfig, "a tenant that may make TenantResources is stopped by who applies them", map[string]want{resource: {catalog.Stopped, "manager, RBAC (nor its own)"}})
+	verified(t, restConfig, "a tenant that may make TenantResources is stopped by who applies them", map[string]want{resource: {catalog.Stopped, "manager, RBAC (own objects too)"}})
 
 	bind(t, c, "may-read", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}})
 	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {catalog.GotThrough, ""}, manager: {catalog.Stopped, byEither}})

@@ -46,7 +46,7 @@ const (
 )
 
 // errTaken is returned if another client created an object with the name of a copy.
-var errTaken = errors.New("somebody else made it meanwhile")
+var errTaken = errors.New("another client created it in the meantime")
 
 // Events records events; an EventRecorder of Kubernetes implements it.
 type Events interface {

@@ -103,7 +103,7 @@ func delivered(ctx context.Context, from client.Reader, f *reconcileState, where
 	list.SetGroupVersionKind(tenancy.KustomizationKind)
 	err := from.List(ctx, list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}, where)
 	if err != nil && !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // as when there is no Flux, or no more
-		return fmt.Errorf("cannot read what is delivered to tenant %s: %w", f.tenant.Name, err)
+		return fmt.Errorf("cannot read the deliveries to tenant %s: %w", f.tenant.Name, err)
 	}
 	for i := range list.Items {
 		f.problem(ReasonDeleting, "waits for Kustomization %s/%s to end", list.Items[i].GetNamespace(), list.Items[i].GetName())

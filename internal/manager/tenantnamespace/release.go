@@ -48,9 +48,9 @@ func inUse(q *corev1.ResourceQuota) bool {
 	return false
 }
 
-// ReleaseQuota removes the finalizer of a namespace's part of a Tenant's quota and, if remove
-// is set, deletes it. It returns a conflict for a part that changed since it was read,
-// because its usage may have grown.
+// ReleaseQuota removes the finalizer of a namespace's part of a Tenant's quota and, if remove is
+// set, deletes the part. It returns a conflict for a part that changed since it was read, because
+// its usage may have grown, and other errors of the API server.
 func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, remove bool) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	metadata := map[string]any{"resourceVersion": version}

@@ -51,10 +51,10 @@ func (r *Reconciler) read(ctx context.Context, namespace string) (*contents, err
 			continue // Flux is not there yet, and nothing of its kinds
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("cannot read the objects in namespace %s: %w", namespace, err)
 		}
 		if err := apimeta.EachListItem(list, c.add); err != nil {
-			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("cannot read the objects in namespace %s: %w", namespace, err)
 		}
 	}
 	return c, nil
@@ -185,7 +185,7 @@ func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha
 func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]string, error) {
 	var owned v1alpha1.TenantList
 	if err := r.Client.List(ctx, &owned, client.MatchingFields{IndexOwnerNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("cannot read whose owners live in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("cannot read the Tenants with owner accounts in namespace %s: %w", namespace, err)
 	}
 	return tenancy.OwnerAccounts(owned.Items, namespace), nil
 }

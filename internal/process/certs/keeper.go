@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/internal/process"
 )
 
 const (
@@ -74,12 +76,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 			log.Error(err, "callers may not be served", "secret", k.Secret)
 			wait = retry
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !process.Pause(ctx, wait) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (r *Reservation) Take(n int64) error {
 	switch {
 	case r.buffered > b.limits.One:
 		return failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("the answer is larger than %d bytes: ask for a list with a limit, or in one namespace at a time", b.limits.One))
+			fmt.Sprintf("the answer is larger than %d bytes: list with a limit, or one namespace at a time", b.limits.One))
 	case b.by[r.flowKey]+more > b.limits.Each:
 		return failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "your requests are too large to be answered at once, try again later")
 	case b.taken+more > b.limits.All:

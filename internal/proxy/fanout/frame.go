@@ -32,7 +32,8 @@ func NewDecoder(body io.Reader) *Decoder {
 	return &Decoder{limited, json.NewDecoder(limited)}
 }
 
-// Next returns the next event. It returns io.EOF at the normal end of a watch.
+// Next returns the next event. It returns io.EOF at the normal end of a watch, and another error
+// for a frame that is too long or incomplete.
 func (d *Decoder) Next() (Frame, error) {
 	d.limited.left = maxEvent
 	var next Frame

@@ -63,9 +63,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "proxy",
 		Short: "Show tenants their part of the cluster",
 		Long: `Proxy stands between tenants and the API server. It answers lists and watches of
-namespaces and Tenants with what the caller may see of them, and of cluster-scoped
-kinds that are shared with the caller, and passes every other request on with the
-caller's own token.
+namespaces, of Tenants, of all namespaces (kubectl get pods -A) and of shared
+cluster-scoped kinds with the objects that the caller may see. It passes every other
+request on to the API server with the caller's own token.
 
 It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 		Args: cobra.NoArgs,
@@ -89,13 +89,13 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Listen, "listen", ":9001", "address that serves requests")
-	flags.StringVar(&o.CertFile, "tls-cert-file", "", "certificate, read again when it changes")
-	flags.StringVar(&o.KeyFile, "tls-private-key-file", "", "key of the certificate")
-	flags.StringVar(&o.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key; without them the proxy makes a certificate of its own")
-	flags.StringVar(&o.TLSSecret, "tls-secret", "", "`Secret` beside the proxy in which its replicas keep a certificate of their own; needs the variable RUNTIME_NAMESPACE")
-	flags.StringVar(&o.TLSTrust, "tls-trust", "tenure-proxy-ca", "`ConfigMap` beside the proxy, into whose key ca.crt the proxy writes the CA of that certificate")
-	flags.StringArrayVar(&o.TLSHosts, "tls-host", nil, "name in the certificate that the proxy makes (repeatable)")
-	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "authority of the client certificates that are accepted, for which the proxy needs the right to impersonate their users")
+	flags.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate; the proxy reads a changed file again")
+	flags.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the key of the certificate")
+	flags.StringVar(&o.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key; if the files do not exist, the proxy creates a certificate")
+	flags.StringVar(&o.TLSSecret, "tls-secret", "", "`Secret` in the proxy's namespace, in which the replicas share the certificate that they create; needs the variable RUNTIME_NAMESPACE")
+	flags.StringVar(&o.TLSTrust, "tls-trust", "tenure-proxy-ca", "`ConfigMap` in the proxy's namespace; the proxy writes the CA of this certificate into its key ca.crt")
+	flags.StringArrayVar(&o.TLSHosts, "tls-host", nil, "name in the certificate that the proxy creates; repeatable")
+	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "file with the CA of accepted client certificates; the proxy needs the right to impersonate their users")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "maximum time for open requests to end after a signal")

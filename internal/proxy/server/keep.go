@@ -58,7 +58,7 @@ func (o Options) publish(c client.Client) func(context.Context, []byte) error {
 				return nil
 			}
 			if !apierrors.IsConflict(err) {
-				return fmt.Errorf("cannot say in ConfigMap %s/%s whom to trust: %w", o.Namespace, o.TLSTrust, err)
+				return fmt.Errorf("cannot write the CA certificates to ConfigMap %s/%s: %w", o.Namespace, o.TLSTrust, err)
 			}
 		}
 	}

@@ -175,7 +175,7 @@ func TestOptions(t *testing.T) {
 		{"a Secret in no namespace", Options{TLSSecret: "x", TLSHosts: []string{"y"}}, "RUNTIME_NAMESPACE"},
 		{"half of one", Options{CertFile: "x"}, "go together"},
 		{"one that is not there", Options{CertFile: filepath.Join(empty, "x"), KeyFile: filepath.Join(empty, "y")}, "cannot read the certificate"},
-		{"an authority that is not there", Options{ClientCAFile: filepath.Join(empty, "x")}, "authority of clients"},
+		{"an authority that is not there", Options{ClientCAFile: filepath.Join(empty, "x")}, "CA certificates of clients"},
 	} {
 		if _, _, err := tc.o.loadTLS(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want %q, got %v", tc.reason, tc.want, err)

@@ -29,8 +29,9 @@ const (
 	qps, burst = 50, 100
 )
 
-// Run serves until the context ends. It then waits for open requests, for at most the
-// shutdown timeout. It writes audit events to events, unless events is nil.
+// Run serves until the context ends. It then waits for open requests, for at most the shutdown
+// timeout. It writes audit events to events, unless events is nil. It returns an error if the
+// options are invalid, if an address cannot be opened, or if a server fails.
 func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, log *slog.Logger) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = qps, burst

@@ -28,11 +28,11 @@ func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger
 	if o.ClientCAFile != "" {
 		authorities, err := os.ReadFile(o.ClientCAFile)
 		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read the authority of clients: %w", err)
+			return nil, nil, fmt.Errorf("cannot read the CA certificates of clients: %w", err)
 		}
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
 		if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-			return nil, nil, fmt.Errorf("cannot read the authority of clients: no certificate in %s", o.ClientCAFile)
+			return nil, nil, fmt.Errorf("cannot read the CA certificates of clients: no certificate in %s", o.ClientCAFile)
 		}
 	}
 	always := func(*http.Request) error { return nil }
@@ -108,9 +108,9 @@ func (o Options) selfSigned(config *tls.Config, log *slog.Logger) error {
 	config.Certificates = []tls.Certificate{certificate}
 	file := filepath.Join(o.TLSDir, "ca.crt")
 	if err := os.WriteFile(file, authority.CertPEM, 0o644); err != nil { //nolint:gosec // certificates are public
-		log.Warn("nobody can verify the proxy's certificate: its authority cannot be written", "error", err)
+		log.Warn("nobody can verify the proxy's certificate: the file with its CA cannot be written", "error", err)
 		return nil
 	}
-	log.Info("the proxy has a certificate of its own", "authority", file)
+	log.Info("the proxy created a certificate", "ca", file)
 	return nil
 }

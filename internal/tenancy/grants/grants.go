@@ -179,7 +179,7 @@ func (s State) grant(to v1alpha1.GrantedSource, sources map[string]Source, chose
 		copies[key] = Copy{Namespace: consumer, Name: name, Source: source}
 	}
 	if len(taken) > 0 {
-		return &problem{ReasonConflict, fmt.Sprintf("somebody else's ExternalArtifact %s is in namespace %s: delete it there", name, listSome(taken))}
+		return &problem{ReasonConflict, fmt.Sprintf("namespace %[2]s has an ExternalArtifact %[1]s that this grant did not create: delete it there", name, listSome(taken))}
 	}
 	if source.Artifact == nil {
 		return &problem{ReasonNoSource, fmt.Sprintf("%s %s has nothing to offer: see why it is not ready", to.Kind, to.Name)}

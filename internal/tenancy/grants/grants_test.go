@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 			change: func(s *State) { s.Taken["a-1/platform.common"] = true },
 			grants: []v1alpha1.SourceGrant{grant("g", v1alpha1.SourceGrantSpec{To: common, From: toTenant("a")})},
 			copies: []string{"a-2/platform.common=GitRepository"},
-			result: map[string]string{"g": "NameTaken: somebody else's ExternalArtifact platform.common is in namespace a-1: delete it there"},
+			result: map[string]string{"g": "NameTaken: namespace a-1 has an ExternalArtifact platform.common that this grant did not create: delete it there"},
 		},
 		"LongName": {
 			reason: "a name that cannot be",

@@ -79,11 +79,11 @@ func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	}
 	switch version.Group {
 	case v1alpha1.GroupVersion.Group, groupCapsule:
-		return fmt.Sprintf("kind %s of %s says what tenants may do, and is not replicated", u.GetKind(), version.Group)
+		return fmt.Sprintf("kind %s of %s grants permissions, and is not replicated", u.GetKind(), version.Group)
 	}
 	switch p.in.Scope(version.WithKind(u.GetKind())) {
 	case Cluster:
-		return fmt.Sprintf("cluster-scoped kind %s/%s is not allowed: only what is in a namespace is replicated", version, u.GetKind())
+		return fmt.Sprintf("cluster-scoped kind %s/%s is not allowed: only namespaced objects are replicated", version, u.GetKind())
 	case Unknown:
 		return fmt.Sprintf("the cluster does not store kind %s of %s", u.GetKind(), version)
 	case Namespaced:

@@ -150,20 +150,19 @@ func newEntry(kind Kind, fields map[string]any) (Entry, error) {
 	return e, nil
 }
 
-// Expired says whether the entry's last day has ended.
+// Expired reports whether the entry's last day has ended.
 func (e Entry) Expired(now time.Time) bool { return !now.Before(e.Expires.AddDate(0, 0, 1)) }
 
 // Until is the last day, as it is written.
 func (e Entry) Until() string { return e.Expires.Format(time.DateOnly) }
 
-// Matches says whether the entry is for an attack, given by its ID and its key,
-// as a tenant.
+// Matches reports whether the entry is about an attack, with this ID and key, by a tenant.
 func (e Entry) Matches(id, key, tenant string) bool {
 	return (e.ID == id || e.ID == key) && (e.Tenant == AllTenants || e.Tenant == tenant)
 }
 
-// Find returns the entry of a kind for an attack as a tenant, or nil if there is none. Of
-// several entries it returns the one that expires last, which may have expired.
+// Find returns the entry of a kind for an attack by a tenant, or nil. If several entries match, it
+// returns the entry that expires last; that one may have expired, too.
 func (b Baseline) Find(kind Kind, id, key, tenant string) *Entry {
 	var found []*Entry
 	for i := range b {

@@ -18,10 +18,10 @@ func addApplyingAccountPod(register func(...Attack)) {
 	register(Attack{
 		ID: "I9", Via: API,
 		Kinds:      everyPod,
-		Title:      "runs a Pod as the account that Flux applies its manifests as",
+		Title:      "runs a Pod as its reconciler's service account",
 		Controls:   []string{"policy on spec.serviceAccountName of Pods"},
 		References: []string{"RFC-0003"},
-		Fix:        Fix{Advice: "forbid Pods of tenants to run as the reconciler's account with a ValidatingAdmissionPolicy: whoever gets into such a Pod has all of the tenant's rights, past its repository and its reviews"},
+		Fix:        Fix{Advice: "forbid Pods of tenants to run as the reconciler's account with a ValidatingAdmissionPolicy: a user who can enter such a Pod has all of the tenant's rights, without a commit and a review"},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			if e.foreignAccount() {
 				return e.nothingThere(ctx, "the account is outside of the tenant's namespaces", "account "+e.Account.String()+" is in a namespace of the platform's")

@@ -16,9 +16,9 @@ func addBlockedWorker(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API,
 		Kinds:    everyInterval,
-		Title:    "holds a worker of a controller for a day, by an object of any kind, or all of its time and memory by an expression",
+		Title:    "blocks a worker of a controller for a day with a long timeout, or its CPU and memory with an expression",
 		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions of objects"},
-		Fix:      Fix{Advice: "bound spec.timeout of tenants' Flux objects of every kind from above, and the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs and spec.resourceFilter, with a ValidatingAdmissionPolicy"},
+		Fix:      Fix{Advice: "set a maximum for spec.timeout of tenants' Flux objects of every kind, and limit the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs and spec.resourceFilter, with a ValidatingAdmissionPolicy"},
 		Slow:     true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			f := timeouts(ctx, e)

@@ -27,7 +27,7 @@ func addChartDependencyAddress(register func(...Attack)) {
 	register(Attack{
 		ID: "S13", Via: API,
 		Kinds:      []string{"HelmChart", "HelmRelease"},
-		Title:      "has source-controller fetch from any address by what a chart of its own depends on",
+		Title:      "makes source-controller fetch from any address with the dependencies of its chart",
 		Controls:   []string{"policy on the sources of charts"},
 		References: []string{"Flux: Helm charts from Git and buckets"},
 		Fix:        Fix{Advice: "refuse GitRepositories and Buckets as the source of tenants' HelmReleases and HelmCharts with a ValidatingAdmissionPolicy: charts come from approved Helm hosts and OCI registries"},

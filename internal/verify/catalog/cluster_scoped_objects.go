@@ -27,7 +27,7 @@ func addClusterScopedObjects(register func(...Attack)) {
 	}
 	attack := Attack{
 		ID:         "I5",
-		Title:      "makes objects that belong to the whole cluster",
+		Title:      "creates cluster-scoped objects",
 		Controls:   []string{"RBAC"},
 		References: []string{"RFC-0003"},
 		Fix:        Fix{Advice: "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped", Rights: true},

@@ -55,7 +55,7 @@ func addCrossNamespaceImage(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API, Kind: automation.kind,
 		Kinds:      []string{automation.kind},
-		Title:      "has Flux check out another namespace's repository with that one's credentials, to commit to it",
+		Title:      "lets Flux commit to the repository of another namespace with that namespace's credentials",
 		Controls:   []string{"flag --no-cross-namespace-refs of image-automation-controller"},
 		References: []string{"RFC-0003"},
 		Fix: Fix{
@@ -110,7 +110,7 @@ func (r imageReference) try(ctx context.Context, e *Scenario, id, namespace, tar
 	case refused:
 		return stopped(control, firstLine(said.message))
 	}
-	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }
 
 // foreignRepository refers to an ImageRepository of the victim, which grants no access.
@@ -123,7 +123,7 @@ func (r imageReference) foreignRepository(ctx context.Context, e *Scenario) Find
 			if f := judge(err, ""); f.Control == notInstalled {
 				return f
 			}
-			return notProven("cannot make what is referred to: " + firstLine(err.Error()))
+			return notProven("cannot create the referenced object: " + firstLine(err.Error()))
 		}
 		defer e.remove(repository)
 		return r.try(ctx, e, id, namespace, repository.GetName())

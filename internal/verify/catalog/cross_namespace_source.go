@@ -123,7 +123,7 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	}
 	for chart, kind := range made {
 		if exists, err := e.exists(ctx, chart); err != nil {
-			return notProven("cannot look after the canary: " + firstLine(err.Error()))
+			return notProven("cannot read the canary: " + firstLine(err.Error()))
 		} else if exists {
 			from := article(kind) + " of " + e.Platform
 			if kind == e.Root.Kind {
@@ -257,5 +257,5 @@ func (e *Scenario) usesForeignSource(ctx context.Context, kind flux.Kind) Findin
 	case refused:
 		return stopped(control, firstLine(said.message))
 	}
-	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }

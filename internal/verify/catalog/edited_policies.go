@@ -15,7 +15,7 @@ func addEditedPolicies(register func(...Attack)) {
 	register(Attack{
 		ID: "I17", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"TenancyProfile", "Tenant", "TenantParameters"},
-		Title:      "edits what says who it is and what it may do: its Tenant, the profile, parameters, policies",
+		Title:      "edits its Tenant, the TenancyProfile, its TenantParameters or the policies",
 		Controls:   []string{"RBAC", "policy on TenantParameters"},
 		References: []string{"CVE-2022-46167"},
 		Fix:        Fix{Advice: "give tenants and owners of Tenants no write verb on tenants, tenancyprofiles, tenantparameters, capsuleconfigurations, admission policies, their bindings and webhook configurations", Rights: true},
@@ -62,7 +62,7 @@ func editsItsBounds(ctx context.Context, e *Scenario) Finding {
 	for _, u := range deciding {
 		there, err := e.exists(ctx, u)
 		if err != nil {
-			return notProven("cannot read what decides about the tenant: " + firstLine(err.Error()))
+			return notProven("cannot read the objects that decide about the tenant: " + firstLine(err.Error()))
 		}
 		if there {
 			all = append(all, request{what: "change " + u.GetKind() + " " + u.GetName(), aimed: merging(u, `{"metadata":{"annotations":{"tenure-attack":"i17"}}}`)})

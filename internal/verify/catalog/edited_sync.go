@@ -18,7 +18,7 @@ func addEditedSync(register func(...Attack)) {
 	register(Attack{
 		ID: "I10", Via: API,
 		Kinds:      everySync,
-		Title:      "edits the sync that the platform made for it",
+		Title:      "edits the Flux objects with which the platform delivers its repository",
 		Controls:   []string{"policy on objects that the platform made", "RBAC"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "forbid tenants to change Flux objects that a Kustomization of the platform applies with a ValidatingAdmissionPolicy on the label kustomize.toolkit.fluxcd.io/namespace, or keep these objects in a namespace that tenants cannot write to"},
@@ -50,7 +50,7 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	made, unknown := platformMade(objects, e.Tenant.Namespaces)
 	switch {
 	case len(made) == 0 && len(unknown) > 0:
-		return notProven("nothing says who made " + strings.Join(unknown, ", ") + ": no Kustomization or HelmRelease has applied it")
+		return notProven("it is unknown who created " + strings.Join(unknown, ", ") + ": no Kustomization or HelmRelease has applied it")
 	case len(made) == 0:
 		if err := identityWorks(ctx, e); err != nil {
 			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))

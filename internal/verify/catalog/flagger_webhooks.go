@@ -46,7 +46,7 @@ func addFlaggerWebhooks(register func(...Attack)) {
 		Title:      "has Flagger call an address within the cluster, use its own cloud identity, or take another tenant's host or gateway",
 		Controls:   []string{"policy on the addresses, identities, hosts and gateways of Flagger's objects", "no such kinds for tenants"},
 		References: []string{"Flagger: webhooks, metric templates"},
-		Fix:        Fix{Advice: "leave Flagger's kinds out of the tenant's role, or hold the addresses of webhooks and metric servers, the types of metric servers, hosts and gateways to a list with a ValidatingAdmissionPolicy"},
+		Fix:        Fix{Advice: "leave Flagger's kinds out of the tenant's role, or limit the addresses of webhooks and metric servers, the types of metric servers, hosts and gateways to a list with a ValidatingAdmissionPolicy"},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			var first Finding
 			for _, t := range []struct {

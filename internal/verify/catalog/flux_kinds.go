@@ -157,7 +157,7 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 			if err := e.tryCreate(ctx, own); err != nil {
 				f := judge(err, "")
 				if f.Outcome != Stopped {
-					return notProven("cannot make a " + own.GetKind() + " as it should be: " + firstLine(err.Error()))
+					return notProven("cannot create an allowed " + own.GetKind() + ": " + firstLine(err.Error()))
 				}
 				if refused == nil || refused.Control == notInstalled {
 					refused = &f

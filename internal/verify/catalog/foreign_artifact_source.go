@@ -14,7 +14,7 @@ func addForeignArtifactSource(register func(...Attack)) {
 	register(Attack{
 		ID: "S2", Via: API,
 		Kinds:      []string{"ArtifactGenerator"},
-		Title:      "makes an artifact out of a source of another namespace",
+		Title:      "creates an artifact from a source of another namespace",
 		Controls:   []string{"flag --no-cross-namespace-refs of source-watcher", "policy on the sources of ArtifactGenerators"},
 		References: []string{"RFC-0012"},
 		Fix: Fix{

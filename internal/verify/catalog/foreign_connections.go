@@ -23,7 +23,7 @@ func addForeignConnections(register func(...Attack)) {
 		ID: "W8", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"NetworkPolicy"},
 		Slow:       true,
-		Title:      "has Pods that the Pods of other tenants can connect to, or makes it so (judged by the NetworkPolicies: no packet flows here)",
+		Title:      "has Pods to which the Pods of other tenants can connect, or opens its Pods to them (judged by the NetworkPolicies, without traffic)",
 		Controls:   []string{networkPolicies, "RBAC", "policy on platform-managed objects"},
 		References: []string{"Kubernetes documentation: multi-tenancy"},
 		Fix: Fix{Advice: "put a NetworkPolicy into each namespace of each tenant that selects all Pods and lets in only the tenant's own namespaces and the platform's, " +
@@ -107,7 +107,7 @@ func (e *Scenario) judgeConnections(namespace string, policies []networkingv1.Ne
 	case e.lacks != "":
 		return notProven(evidence + ", but a part of the fleet may be missing: " + e.lacks)
 	case len(e.networkDoubts) > 0:
-		return notProven(evidence + ", but what isolates them may be " + strings.Join(e.networkDoubts, ", "))
+		return notProven(evidence + ", but these may isolate them: " + strings.Join(e.networkDoubts, ", "))
 	case worst == unclear:
 		return notProven(evidence + " if their addresses are in its ranges: except the range of the Pods, or select namespaces")
 	}

@@ -16,10 +16,10 @@ func addForeignDependency(register func(...Attack)) {
 	attack := Attack{
 		ID: "S5", Via: API,
 		Kinds:      []string{"Kustomization"},
-		Title:      "lets a Kustomization of its own depend on another tenant's, and so learns what that one is",
+		Title:      "lets its Kustomization depend on another tenant's, and so learns the state of that Kustomization",
 		Controls:   []string{"policy on spec.dependsOn"},
 		References: []string{"kustomize-controller: dependsOn and readyExpr"},
-		Fix:        Fix{Advice: "refuse spec.dependsOn[].namespace in tenants' Kustomizations and HelmReleases with a ValidatingAdmissionPolicy: no flag of Flux governs it"},
+		Fix:        Fix{Advice: "refuse spec.dependsOn[].namespace in tenants' Kustomizations and HelmReleases with a ValidatingAdmissionPolicy: no flag of Flux limits it"},
 		Deep:       true,
 		Source:     true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
@@ -28,7 +28,7 @@ func addForeignDependency(register func(...Attack)) {
 	}
 	register(attack)
 	attack.Kind, attack.Source, attack.Kinds = "HelmRelease", false, []string{"HelmRelease"}
-	attack.Title = "lets a HelmRelease of its own depend on another tenant's, and so learns what that one is"
+	attack.Title = "lets its HelmRelease depend on another tenant's, and so learns the state of that HelmRelease"
 	attack.References = []string{"helm-controller: dependsOn and readyExpr"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		return e.dependsOn(ctx, e.chartless, messageMatches(noChart))
@@ -77,11 +77,11 @@ func (e *Scenario) dependsOn(ctx context.Context, make delivery, past func(readi
 	case err != nil:
 		f = judge(err, "")
 	case past(said):
-		return gotThrough(fmt.Sprintf("Flux read %s %s/%s for it, and told it what is in there", foreign.GetKind(), foreign.GetNamespace(), foreign.GetName()))
+		return gotThrough(fmt.Sprintf("Flux read %s %s/%s for it, and showed it the content", foreign.GetKind(), foreign.GetNamespace(), foreign.GetName()))
 	case refused:
 		f = stopped(control, firstLine(said.message))
 	default:
-		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+		return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 	}
 	if f.Outcome != Stopped {
 		return f

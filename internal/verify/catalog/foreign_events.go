@@ -18,7 +18,7 @@ func addForeignEvents(register func(...Attack)) {
 	register(Attack{
 		ID: "N1", Via: API,
 		Kinds:      []string{"Alert"},
-		Title:      "is notified of another tenant's events",
+		Title:      "receives another tenant's events",
 		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{
@@ -46,7 +46,7 @@ func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
 	case own.Outcome == Stopped && own.Control == aimed.Control:
 		return e.withPositiveControl(ctx, aimed)
 	}
-	return notProven("the same with what is the tenant's own does not work either: " + own.Reason + own.Message)
+	return notProven("the same steps with the tenant's own objects do not work either: " + own.Reason + own.Message)
 }
 
 // sinkHost is the host to which the attacks' Providers send. RFC 2606 reserves the name.
@@ -110,11 +110,11 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	case told:
 		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " reached the tenant's Provider")
 	case err != nil:
-		return notProven("cannot tell what became of an event: " + firstLine(err.Error()))
+		return notProven("cannot find out what happened to an event: " + firstLine(err.Error()))
 	case refused:
 		return stopped(control, firstLine(said))
 	case !made && strings.Contains(said, "failed to read provider"):
-		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " was taken for the tenant's Alert")
+		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " was accepted for the tenant's Alert")
 	}
 	return notProven("the event was neither delivered nor refused: " + firstLine(said))
 }

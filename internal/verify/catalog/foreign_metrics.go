@@ -21,7 +21,7 @@ func addForeignMetrics(register func(...Attack)) {
 	register(Attack{
 		ID: "S12", Via: API,
 		Kinds:      []string{"Canary"},
-		Title:      "releases with Flagger by metrics and alerts of another namespace",
+		Title:      "uses the metrics and alerts of another namespace in its Canary of Flagger",
 		Controls:   []string{"flag -no-cross-namespace-refs of flagger", "policy on the references of Canaries"},
 		References: []string{"Flagger: cross-namespace references"},
 		Fix:        Fix{Advice: "start flagger with -no-cross-namespace-refs=true, and refuse templateRef.namespace and providerRef.namespace in tenants' Canaries with a ValidatingAdmissionPolicy"},

@@ -18,7 +18,7 @@ func addForeignNamespaceManifests(register func(...Attack)) {
 		return configMap(e.Victim.Namespace, name("i11"))
 	}, ownConfigMap("i11")))
 	attack.Via, attack.Deep, attack.Kinds = API, true, []string{"Kustomization"}
-	attack.Title = "aims a Kustomization at another tenant's namespace (spec.targetNamespace)"
+	attack.Title = "applies a Kustomization to another tenant's namespace (spec.targetNamespace)"
 	attack.Files = func(e *Scenario) map[string]string {
 		return map[string]string{
 			"aimed/canary.yaml": manifest(configMap("", name("i11-target"))),
@@ -39,7 +39,7 @@ func addForeignNamespaceManifests(register func(...Attack)) {
 // name none, so that they go where the release goes.
 func releaseElsewhere(a Attack) Attack {
 	a.Kind, a.Kinds = "HelmRelease", []string{"HelmRelease"}
-	a.Title = "aims a HelmRelease at another tenant's namespace (spec.targetNamespace)"
+	a.Title = "installs a HelmRelease in another tenant's namespace (spec.targetNamespace)"
 	a.Files = func(e *Scenario) map[string]string {
 		return charts(configMap("", name("i11-release")), ownConfigMap("i11-release")(e))
 	}
@@ -55,7 +55,7 @@ func releaseElsewhere(a Attack) Attack {
 // the canary is the Secret with the first revision.
 func recordsElsewhere(a Attack) Attack {
 	a.Kind, a.Kinds = "HelmRelease-storage", []string{"HelmRelease"}
-	a.Title = "keeps the records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
+	a.Title = "stores the release records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
 	a.Files = func(e *Scenario) map[string]string {
 		return charts(configMap(e.Namespace, name("i11-storage")), ownConfigMap("i11-storage")(e))
 	}

@@ -32,7 +32,7 @@ func addForeignNamespaceObject(register func(...Attack)) {
 	ownRelease := creating(releaseIn(func(e *Scenario) string { return e.Namespace }))
 	attack := Attack{
 		ID:         "I3",
-		Title:      "puts a Flux object into the platform's or another tenant's namespace",
+		Title:      "creates a Flux object in the platform's or another tenant's namespace",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2-multi-tenancy: roles"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},

@@ -17,7 +17,7 @@ func addForeignReceiver(register func(...Attack)) {
 	register(Attack{
 		ID: "N2", Via: API,
 		Kinds:      []string{"Receiver"},
-		Title:      "makes another tenant's object reconcile from outside, by a webhook of its own",
+		Title:      "triggers reconciliations of another tenant's object with its own Receiver",
 		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
 		References: []string{"flux2 discussion 263", "RFC-0003"},
 		Fix: Fix{
@@ -55,7 +55,7 @@ func (e *Scenario) receiverCalled(ctx context.Context, id, namespace string) Fin
 	secret := object("v1", "Secret", e.Namespace, name(id), map[string]any{"stringData": map[string]any{"token": token}})
 	for _, u := range []*unstructured.Unstructured{target, secret} {
 		if err := e.Admin.Create(ctx, u); err != nil {
-			return notProven("cannot make what the webhook is for: " + firstLine(err.Error()))
+			return notProven("cannot create the target of the Receiver: " + firstLine(err.Error()))
 		}
 		defer e.remove(u)
 	}
@@ -97,10 +97,10 @@ func (e *Scenario) callReceiver(ctx context.Context, receiver *unstructured.Unst
 		return notProven("cannot call the Receiver: " + firstLine(err.Error()))
 	}
 	if err := e.Admin.Get(ctx, keyOf(touched), touched); err != nil {
-		return notProven("cannot look after the canary: " + firstLine(err.Error()))
+		return notProven("cannot read the canary: " + firstLine(err.Error()))
 	}
 	if touched.GetAnnotations()[requestedAt] != "" {
-		return gotThrough(fmt.Sprintf("Kustomization %s was asked to reconcile for a caller of the tenant's Receiver", keyOf(touched)))
+		return gotThrough(fmt.Sprintf("a call of the tenant's Receiver requested a reconciliation of Kustomization %s", keyOf(touched)))
 	}
 	// A caller is told nothing but the code.
 	errors, err := e.controllerErrors(ctx, "notification-controller", receiver.GetNamespace(), receiver.GetName())
@@ -112,5 +112,5 @@ func (e *Scenario) callReceiver(ctx context.Context, receiver *unstructured.Unst
 			return stopped(control, firstLine(said))
 		}
 	}
-	return notProven(fmt.Sprintf("the Receiver answered %d and said nothing that is a refusal: %s", code, strings.Join(errors, "; ")))
+	return notProven(fmt.Sprintf("the Receiver answered %d, and its log has no known refusal: %s", code, strings.Join(errors, "; ")))
 }

@@ -19,24 +19,24 @@ func addForeignReplication(register func(...Attack)) {
 	attack := Attack{
 		ID: "I15", Via: API, Deep: true,
 		Kinds:      []string{"Tenant"},
-		Title:      "has objects replicated that are not its own: of no namespace, into a foreign one, copied from a foreign one",
+		Title:      "replicates cluster-scoped objects, objects in another tenant's namespace, or copies from another tenant's namespace",
 		Controls:   []string{"the manager, which applies as the tenant's account", "RBAC"},
 		References: []string{"CVE-2026-22872", "CVE-2026-65835"},
-		Fix:        Fix{Advice: "have objects replicated as an account of the tenant's, and give it rights in no namespace but the tenant's", Rights: true},
+		Fix:        Fix{Advice: "replicate objects as an account of the tenant, and give this account rights in the tenant's namespaces only", Rights: true},
 		Run:        replicatesElsewhere,
 	}
 	register(attack)
 	attack.Kind, attack.Deep, attack.Kinds = "manager", false, []string{"RoleBinding"}
-	attack.Title = "has the manager act as the accounts of a namespace that is no tenant's"
-	attack.Controls = []string{"policy on who may act as accounts"}
-	attack.Fix = Fix{Advice: "install Tenure's rules: RBAC cannot say in which namespaces the manager may give itself that right"}
+	attack.Title = "lets the manager impersonate the accounts of a namespace without a tenant"
+	attack.Controls = []string{"policy on the namespaces in which the manager may impersonate accounts"}
+	attack.Fix = Fix{Advice: "install Tenure's rules: RBAC cannot limit the namespaces in which the manager may give itself this right"}
 	attack.Run = movesTheManager
 	register(attack)
 	attack.Kind, attack.Deep, attack.Owners = "TenantResource", true, OwnersWithin
 	attack.Kinds = []string{"TenantResource"}
-	attack.Title = "has a TenantResource of its own make objects of no namespace, and some in a foreign one"
+	attack.Title = "creates cluster-scoped objects, or objects in another tenant's namespace, with its own TenantResource"
 	attack.Controls = []string{"RBAC", "the manager, which applies as the tenant's account"}
-	attack.Fix = Fix{Advice: "give the tenant's role no write verb on tenantresources, or have them applied as an account of the tenant's", Rights: true}
+	attack.Fix = Fix{Advice: "give the tenant's role no write verb on tenantresources, or apply them as an account of the tenant", Rights: true}
 	attack.Run = declaresElsewhere
 	register(attack)
 }
@@ -98,17 +98,17 @@ func (e *Scenario) cameOf(ctx context.Context, r replicator, said readiness) Fin
 	for _, u := range r.outside {
 		there, err := e.exists(ctx, u)
 		if err != nil {
-			return notProven("cannot look after the canary: " + firstLine(err.Error()))
+			return notProven("cannot read the canary: " + firstLine(err.Error()))
 		}
 		if there {
-			return gotThrough(fmt.Sprintf("%s %s was made for the tenant by whoever replicates objects", u.GetKind(), keyOf(u)))
+			return gotThrough(fmt.Sprintf("the controller that replicates objects created %s %s for the tenant", u.GetKind(), keyOf(u)))
 		}
 	}
 	if there, err := e.exists(ctx, r.own); err != nil || !there {
-		return notProven("what is the tenant's own was not replicated either: " + firstLine(cmp.Or(said.message, "nobody said why")))
+		return notProven("the tenant's own objects were not replicated either: " + firstLine(cmp.Or(said.message, "no controller gave a reason")))
 	}
 	if said.ready != metav1.ConditionFalse {
-		return notProven("what was aimed outside did not come about, and nobody said that it was refused: " + firstLine(said.message))
+		return notProven("the foreign objects were not created, and no controller reported a refusal: " + firstLine(said.message))
 	}
 	control := byTheManager
 	if named, known := controlOf(said.message); known {
@@ -133,7 +133,7 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 	}
 	r := e.newReplicator("i15")
 	if err := e.Admin.Create(ctx, r.private.DeepCopy()); err != nil {
-		return notProven("cannot make what is to be copied: " + firstLine(err.Error()))
+		return notProven("cannot create the object to copy: " + firstLine(err.Error()))
 	}
 	defer e.removeReplicated(r)
 	declare := func(ctx context.Context, spec map[string]any) error {
@@ -153,11 +153,11 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 		"items":             r.items(),
 		"from":              []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "namespace": r.private.GetNamespace(), "name": r.private.GetName()}},
 	}}}); err != nil {
-		return notProven("cannot have objects replicated: " + firstLine(err.Error()))
+		return notProven("cannot declare the objects to replicate: " + firstLine(err.Error()))
 	}
 	said, err := e.awaitReplicatorCondition(ctx, tenant, replicated, r)
 	if err != nil {
-		return notProven("nobody replicates objects here: " + firstLine(err.Error()))
+		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
 	}
 	return e.cameOf(ctx, r, said)
 }
@@ -196,7 +196,7 @@ func movesTheManager(ctx context.Context, e *Scenario) Finding {
 		return notProven("cannot read the manager's roles: " + firstLine(err.Error()))
 	}
 	if !there {
-		return e.nothingThere(ctx, notInstalled, "nobody replicates objects here: there is no ClusterRole "+role.GetName())
+		return e.nothingThere(ctx, notInstalled, "no controller replicates objects here: there is no ClusterRole "+role.GetName())
 	}
 	manager, err := e.ofPlatform(tenancy.ManagerAccount)
 	if err != nil {
@@ -237,7 +237,7 @@ func declaresElsewhere(ctx context.Context, e *Scenario) Finding {
 	defer e.remove(u)
 	said, err := e.awaitReplicatorCondition(ctx, u, "Ready", r)
 	if err != nil {
-		return notProven("nobody replicates objects here: " + firstLine(err.Error()))
+		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
 	}
 	return e.cameOf(ctx, r, said)
 }

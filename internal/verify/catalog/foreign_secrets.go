@@ -51,7 +51,7 @@ func addForeignSecrets(register func(...Attack)) {
 	register(Attack{
 		ID: "W2", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"*"},
-		Title:      "reads what belongs to another tenant or the platform",
+		Title:      "reads objects of another tenant or the platform",
 		Controls:   []string{"RBAC"},
 		References: []string{"MTB TI-2"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},

@@ -12,8 +12,8 @@ func addForeignSecretsProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "W2", Via: Proxy, Owners: OwnersAccounts,
 		Kinds:      []string{"*"},
-		Title:      "reads what belongs to another tenant through the proxy: lists across all namespaces, watches, and addresses in unusual spellings",
-		Controls:   []string{"the proxy, which answers with the caller's own part", "RBAC"},
+		Title:      "reads objects of another tenant through the proxy: by lists of all namespaces, watches, and paths in unusual spellings",
+		Controls:   []string{"the proxy, which answers with the objects that the caller may see", "RBAC"},
 		References: []string{"MTB TI-2"},
 		Fix:        Fix{Advice: proxyAdvice + "; and bind the tenant's account with RoleBindings in its own namespaces only"},
 		Run: onProxy(func(ctx context.Context, c *proxyClient) ([]rawRequest, error) {

@@ -16,7 +16,7 @@ func addForeignShard(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API, Kind: "shard",
 		Kinds:      []string{"Kustomization"},
-		Title:      "has controllers work for it that are another tenant's or the platform's",
+		Title:      "uses the controllers of another shard or of the platform",
 		Controls:   []string{"policy that holds Flux objects to the shard of their namespace"},
 		References: []string{"Flux: sharding and horizontal scaling"},
 		Fix:        Fix{Advice: "demand of Flux objects in tenants' namespaces that their label " + v1alpha1.LabelShard + " is that of the namespace, with a ValidatingAdmissionPolicy"},

@@ -9,7 +9,7 @@ func addForgedExternalArtifact(register func(...Attack)) {
 	register(Attack{
 		ID: "S3", Via: API,
 		Kinds:    []string{"ExternalArtifact"},
-		Title:    "makes an ExternalArtifact of its own",
+		Title:    "creates an ExternalArtifact",
 		Controls: []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
 		Fix: Fix{
 			Advice: "give the tenant's role no write verb on externalartifacts and externalartifacts/status",

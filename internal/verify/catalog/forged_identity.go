@@ -23,10 +23,10 @@ func addForgedIdentity(register func(...Attack)) {
 	register(Attack{
 		ID: "I12", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"*"},
-		Title:      "passes for an account of another tenant that has the same name, or one that reads the same",
+		Title:      "is mistaken for another tenant's account with the same name, or with a name that looks the same",
 		Controls:   []string{"RBAC (subjects are a namespace and a name)"},
 		References: []string{"CVE-2023-46254"},
-		Fix:        Fix{Advice: "give every subject of a RoleBinding the namespace of the tenant that is meant, bind no group of all accounts, and never join namespace and name into one text"},
+		Fix:        Fix{Advice: "set the namespace of the intended tenant in every subject of a RoleBinding, bind no group of all accounts, and never join namespace and name into one string"},
 		Run:        passesForAnother,
 	})
 }
@@ -45,7 +45,7 @@ func passesForAnother(ctx context.Context, e *Scenario) Finding {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: bound.Namespace, Name: bound.Name}},
 	}
 	if err := e.Admin.Create(ctx, binding); err != nil {
-		return notProven("cannot bind the account that is to be mistaken: " + firstLine(err.Error()))
+		return notProven("cannot bind the other tenant's account: " + firstLine(err.Error()))
 	}
 	defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), binding) }()
 	all := []request{

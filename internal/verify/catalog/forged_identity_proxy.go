@@ -24,8 +24,8 @@ func addForgedIdentityProxy(register func(...Attack)) {
 		// It waits for the proxy, and for the manager to let go of a Tenant.
 		ID: "I12", Via: Proxy, Deep: true,
 		Kinds:      []string{},
-		Title:      "is taken by the proxy for an account of another tenant that has the same name, or one that reads the same",
-		Controls:   []string{"the proxy, to which accounts are a namespace and a name"},
+		Title:      "is mistaken by the proxy for another tenant's account with the same name, or with a name that looks the same",
+		Controls:   []string{"the proxy, which identifies an account by namespace and name"},
 		References: []string{"CVE-2023-46254"},
 		Fix:        Fix{Advice: proxyAdvice + ": accounts are looked up by namespace and name, never by one of them or by both as one text"},
 		Run: func(ctx context.Context, e *Scenario) Finding {
@@ -83,7 +83,7 @@ func (m *lookalikeTenant) make(ctx context.Context) error {
 	m.tenant.Object["spec"] = map[string]any{"owners": owners}
 	for _, o := range []client.Object{account, m.binding, m.tenant} {
 		if err := admin.Create(ctx, o); err != nil {
-			return fmt.Errorf("cannot make what is another tenant's: %w", err)
+			return fmt.Errorf("cannot create the other tenant's objects: %w", err)
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (m *lookalikeTenant) knocks(ctx context.Context, c *proxyClient) ([]rawRequ
 	}
 	secret := &corev1.Secret{}
 	if err := m.env.Admin.Get(ctx, client.ObjectKey{Namespace: m.env.Victim.Namespace, Name: m.env.Victim.Secret}, secret); err != nil {
-		return nil, fmt.Errorf("cannot read what is attacked: %w", err)
+		return nil, fmt.Errorf("cannot read the target of the attack: %w", err)
 	}
 	token, err := m.env.tokenOf(ctx, m.witness, authenticationv1.TokenRequestSpec{})
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *proxyClient) isShown(ctx context.Context, k rawRequest, uid types.UID) 
 		return shows([]types.UID{uid})(ctx, r)
 	})
 	if err != nil {
-		return fmt.Errorf("the proxy does not show %s to whoever may see it: %w", k.path, errors.Join(err, last))
+		return fmt.Errorf("the proxy does not show %s to a user who may see it: %w", k.path, errors.Join(err, last))
 	}
 	return nil
 }

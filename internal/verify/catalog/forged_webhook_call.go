@@ -28,7 +28,7 @@ func addForgedWebhookCall(register func(...Attack)) {
 	register(Attack{
 		ID: "A7", Via: API,
 		Kinds:    []string{"Namespace"},
-		Title:    "calls the webhook for owners' namespaces itself, as an owner of another tenant, to use up that tenant's count of namespaces",
+		Title:    "calls the namespace webhook directly, as an owner of another tenant, to use up that tenant's quota of namespaces",
 		Controls: []string{webhookCallers},
 		Fix:      Fix{Advice: "let the manager set the secret paths of its webhooks, or give the API server a client certificate: see --webhook-client-ca of the manager"},
 		Deep:     true,
@@ -43,8 +43,9 @@ type webhook struct {
 	http          *http.Client
 }
 
-// WebhookAddress returns the host and port of the webhook for owners' namespaces and the
-// path that the API server calls; both are empty if there is no webhook or no Service.
+// WebhookAddress returns the host and port of the webhook for owners' namespaces, and the path
+// that the API server calls. Both are empty if there is no webhook or no Service. It returns an
+// error if the webhook configuration or the Service cannot be read.
 func WebhookAddress(ctx context.Context, c client.Reader) (address, path string, err error) {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = c.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, configuration)

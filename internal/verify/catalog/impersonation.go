@@ -19,7 +19,7 @@ func addImpersonation(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"ServiceAccount", "ServiceAccount/token"},
-		Title:      "acts as another account, by impersonation or with a token made for it",
+		Title:      "acts as another account, by impersonation or with a new token of that account",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix: Fix{
@@ -67,7 +67,7 @@ func mayNot(verb, resource string, namespace func(*Scenario) string) func(contex
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
 		}}
 		if err := e.As.Create(ctx, review); err != nil {
-			return fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+			return fmt.Errorf("cannot read the tenant's rights: %w", err)
 		}
 		if review.Status.Allowed {
 			return nil

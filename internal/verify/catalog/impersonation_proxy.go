@@ -9,8 +9,8 @@ func addImpersonationProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: Proxy, Owners: OwnersAccounts,
 		Kinds:    []string{"ServiceAccount/token"},
-		Title:    "acts as another account at the proxy, by impersonation or with a token made for it",
-		Controls: []string{"the proxy, which lends no rights of its own", "RBAC"},
+		Title:    "acts as another account at the proxy, by impersonation or with a new token of that account",
+		Controls: []string{"the proxy, which uses the caller's rights", "RBAC"},
 		Fix:      Fix{Advice: proxyAdvice + ": whoever asks to be somebody else needs the right impersonate of their own, for all of what they ask to be"},
 		Run:      onProxy(actingAsVictim),
 	})

@@ -29,7 +29,7 @@ func addIngressAnnotations(register func(...Attack)) {
 	alsoByGit(register, "Ingress", snippet, Attack{
 		ID: "W13", Via: API, Owners: OwnersWithin,
 		Kinds:    []string{"Ingress"},
-		Title:    "reaches into a shared ingress controller with annotations of an Ingress",
+		Title:    "changes the configuration of a shared ingress controller with annotations of an Ingress",
 		Controls: []string{"policy on the annotations of Ingresses"},
 		Fix:      Fix{Advice: "refuse annotations of Ingresses that write configuration, join a group or name objects of other namespaces with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
 		Run:      requests(all...),

@@ -11,10 +11,10 @@ func addKeptToken(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Kind: "Secret", Owners: OwnersWithin,
 		Kinds:      []string{"Secret"},
-		Title:      "keeps a token of the account that Flux applies its manifests as, in a Secret",
+		Title:      "creates a Secret with a long-lived token of its reconciler's service account",
 		Controls:   []string{"policy on Secrets with tokens of accounts"},
 		References: []string{"Kubernetes documentation: long-lived tokens for ServiceAccounts"},
-		Fix:        Fix{Advice: "refuse tenants' Secrets of type kubernetes.io/service-account-token for the accounts that Flux applies as, with a ValidatingAdmissionPolicy: such a token does not expire, and with it everybody who reads the Secret has all of the tenant's rights, past its repository and its reviews"},
+		Fix:        Fix{Advice: "refuse tenants' Secrets of type kubernetes.io/service-account-token for the accounts that Flux applies as, with a ValidatingAdmissionPolicy: such a token does not expire, and gives each reader of the Secret all of the tenant's rights, without a commit and a review"},
 		Run:        keepsToken,
 	})
 }

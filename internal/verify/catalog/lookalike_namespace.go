@@ -18,10 +18,10 @@ func addLookalikeNamespace(register func(...Attack)) {
 	register(Attack{
 		ID: "I16", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"Namespace"},
-		Title:      "makes a namespace with a name or a label that reads like what it may have, or like nothing that is forbidden",
+		Title:      "creates a namespace whose name or label only looks like an allowed one",
 		Controls:   []string{"RBAC on namespaces", "policy and webhook that compare names exactly"},
 		References: []string{"GHSA-gjw4-3v3v-rqxg"},
-		Fix:        Fix{Advice: "compare names, owners and labels of namespaces exactly, in lower case, with patterns that stand for whole names"},
+		Fix:        Fix{Advice: "compare names, owners and labels of namespaces exactly, in lower case, with patterns that match whole names"},
 		Slow:       true,
 		Run:        readsLikeAnother,
 	})

@@ -13,7 +13,7 @@ func addLoosenedQuota(register func(...Attack)) {
 	register(Attack{
 		ID: "W1", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"LimitRange", "NetworkPolicy", "ResourceQuota", "ResourceQuota/status"},
-		Title:      "changes or deletes the platform's quota, limit range or network policy, by itself or with all others of the kind",
+		Title:      "changes or deletes the platform's quota, limit range or network policy, by name or with all objects of the kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB TI-1", "MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on resourcequotas, limitranges and networkpolicies, or refuse changes of the platform's with a ValidatingAdmissionPolicy", Rights: true},

@@ -12,9 +12,9 @@ func addManagerToken(register func(...Attack)) {
 	register(Attack{
 		ID: "I25", Via: API,
 		Kinds:    []string{"ClusterRole", "ClusterRoleBinding", "Kustomization", "Namespace", "RoleBinding"},
-		Title:    "takes the cluster with the manager's token: by a binding, a namespace, a Kustomization or a role of everybody's",
+		Title:    "becomes cluster admin with the manager's token: by a binding, a namespace, a Kustomization or a shared role",
 		Controls: []string{"policy on the manager's own requests", "RBAC"},
-		Fix:      Fix{Advice: "install Tenure's rules: RBAC cannot say in which namespaces the manager may use its rights"},
+		Fix:      Fix{Advice: "install Tenure's rules: RBAC cannot limit the manager's rights to the namespaces of tenants"},
 		Run:      usesTheManager,
 	})
 }

@@ -15,7 +15,7 @@ func addNamespaceLabels(register func(...Attack)) {
 	register(Attack{
 		ID: "I6", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"Namespace", "Namespace/finalize", "Namespace/status"},
-		Title:      "changes the labels of its own namespace that keep it in bounds",
+		Title:      "changes the labels of its namespace on which controls depend",
 		Controls:   []string{"RBAC", "policy on Namespaces"},
 		References: []string{"CVE-2022-46167", "CVE-2026-30963"},
 		Fix: Fix{

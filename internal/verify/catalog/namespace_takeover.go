@@ -14,10 +14,10 @@ func addNamespaceTakeover(register func(...Attack)) {
 	register(Attack{
 		ID: "I7", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"Namespace", "Namespace/finalize", "Namespace/status"},
-		Title:      "takes over a namespace that is nobody's, or one of the system's",
+		Title:      "takes over a system namespace or a namespace without a tenant",
 		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
 		References: []string{"CVE-2024-39690", "CVE-2025-55205"},
-		Fix:        Fix{Advice: "give tenants no verb on namespaces beyond their own: no ClusterRoleBinding, and no controller that lets them adopt a namespace which it did not make for them", Rights: true},
+		Fix:        Fix{Advice: "give tenants no verb on namespaces beyond their own: no ClusterRoleBinding, and no controller that lets them adopt an existing namespace", Rights: true},
 		Run: requests(
 			request{what: "label a namespace that belongs to no tenant as its own", aimed: claims(func(e *Scenario) string { return e.Victim.Namespace }, "")},
 			request{what: "label the namespace default as its own", aimed: claims(func(*Scenario) string { return "default" }, "")},

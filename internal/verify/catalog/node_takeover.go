@@ -27,7 +27,7 @@ func addNodeTakeover(register func(...Attack)) {
 		ID: "W3", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"Pod/ephemeralcontainers"}),
 		Slow:       true,
-		Title:      "runs a Pod that owns its node",
+		Title:      "runs a Pod that can take over its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},
 		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},

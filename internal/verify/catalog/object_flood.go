@@ -45,7 +45,7 @@ func addObjectFlood(register func(...Attack)) {
 	register(Attack{
 		ID: "A2", Via: API, Owners: OwnersAnywhere,
 		Kinds:    []string{"Alert", "ArtifactGenerator", "Bucket", "GitRepository", "HelmChart", "HelmRelease", "HelmRepository", "ImagePolicy", "ImageRepository", "ImageUpdateAutomation", "Kustomization", "Namespace", "OCIRepository", "Provider", "Receiver", "ResourceSet", "ResourceSetInputProvider"},
-		Title:    "makes as many Flux objects or namespaces as it likes",
+		Title:    "creates an unlimited number of Flux objects or namespaces",
 		Controls: []string{"ResourceQuota on count/RESOURCE.GROUP of each Flux kind", "RBAC on namespaces", "webhook that counts an owner's namespaces"},
 		Fix:      Fix{Advice: "give each of the tenant's namespaces a ResourceQuota with a count/… for every Flux kind that its role may create, such as count/kustomizations.kustomize.toolkit.fluxcd.io, and its role no create on namespaces; where owners make namespaces themselves, give their Tenant spec.namespaces.quota, and install the webhook that counts them"},
 		Slow:     true,
@@ -112,7 +112,7 @@ func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	}
 	asked := len(ns.GetLabels())
 	if err := e.As.Create(ctx, ns, client.DryRunAll); err != nil || !there {
-		return judge(err, "it could make namespaces without end")
+		return judge(err, "it could create any number of namespaces")
 	}
 	quota, bounded, _ := unstructured.NestedInt64(tenant.Object, "spec", "namespaces", "quota")
 	labels := ns.GetLabels()
@@ -120,9 +120,9 @@ func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	delete(labels, corev1.LabelMetadataName)
 	switch {
 	case !bounded || quota > maxObjects:
-		return gotThrough("it could make namespaces without end: the Tenant has no quota")
+		return gotThrough("it could create any number of namespaces: the Tenant has no quota")
 	case len(labels) <= asked:
-		return gotThrough("it could make namespaces without end: no webhook has seen the request to count it")
+		return gotThrough("it could create any number of namespaces: no webhook has seen the request to count it")
 	}
 	return stopped("webhook "+admission.NamespaceWebhook, fmt.Sprintf("Tenant %s may have %d namespaces", tenant.GetName(), quota))
 }

@@ -29,7 +29,7 @@ type Outside interface {
 }
 
 // errNoOutside is the error if the outside of the cluster cannot be simulated.
-var errNoOutside = errors.New("nobody outside of the cluster can be played here")
+var errNoOutside = errors.New("no host outside of the cluster can be simulated here")
 
 // outsidePatience bounds the wait for what Flux does for a caller or an event,
 // and look how often one looks.

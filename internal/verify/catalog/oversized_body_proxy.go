@@ -13,7 +13,7 @@ func addOversizedBodyProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "A8", Via: Proxy,
 		Kinds:    []string{},
-		Title:    "makes the proxy hold a body that is larger than any object, in memory that other tenants need",
+		Title:    "makes the proxy buffer a request body that is larger than any object, in memory that other tenants need",
 		Controls: []string{"the proxy, which limits the size of a body before it reads it"},
 		Fix:      Fix{Advice: proxyAdvice + ": it limits what it buffers for one request, for one user and in total"},
 		Run: onProxy(func(_ context.Context, c *proxyClient) ([]rawRequest, error) {

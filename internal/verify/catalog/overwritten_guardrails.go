@@ -15,7 +15,7 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
 		Kinds:      everyGuardrail,
-		Title:      "overwrites what the platform put into its namespace, by server-side apply with force, or deletes it with all others of the kind",
+		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges and network policies", Rights: true},
@@ -33,7 +33,7 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 	}
 	register(attack)
 	attack.Kind, attack.Owners, attack.Kinds = "ServiceAccount", OwnersNever, []string{"ServiceAccount"}
-	attack.Title = "overwrites the account that the platform made for it, by server-side apply with force"
+	attack.Title = "overwrites the service account that the platform created for it, by server-side apply with force"
 	attack.Fix = Fix{Advice: "give the tenant's role no write verb on serviceaccounts, or refuse changes of the platform's accounts with a ValidatingAdmissionPolicy", Rights: true}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		account := object("v1", "ServiceAccount", e.Account.Namespace, e.Account.Name, nil)

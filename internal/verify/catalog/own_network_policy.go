@@ -25,7 +25,7 @@ func addOwnNetworkPolicy(register func(...Attack)) {
 	attack := Attack{
 		ID: "W12", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"AdminNetworkPolicy", "ClusterNetworkPolicy", "NetworkPolicy"},
-		Title:      "lets other tenants in with a network policy of its own, where the cluster has policies that stand above it (judged by the policies: no packet flows here)",
+		Title:      "opens its Pods to other tenants with its own NetworkPolicy, although the cluster serves policies that override it (judged by the policies, without traffic)",
 		Controls:   []string{"RBAC", "ClusterNetworkPolicy or AdminNetworkPolicy of the platform"},
 		References: []string{"Network Policy API: ClusterNetworkPolicy"},
 		Fix:        Fix{Advice: "deny connections from the namespaces of other tenants with a ClusterNetworkPolicy of the tier Admin, and give tenants no rights on the kind"},
@@ -73,7 +73,7 @@ func unserved(served []schema.GroupVersionKind, err error) (Finding, bool) {
 	case err != nil:
 		return notProven("cannot read the network policies of the cluster: " + firstLine(err.Error())), true
 	case len(served) == 0:
-		return stopped(notInstalled, "the cluster serves no kind of network policies that stand above those of tenants"), true
+		return stopped(notInstalled, "the cluster serves no kind of network policies that override those of tenants"), true
 	}
 	return Finding{}, false
 }
@@ -117,7 +117,7 @@ func (e *Scenario) opensBelow(ctx context.Context, policies clusterPolicies, f F
 		for _, from := range e.strangers() {
 			by, denies := policies.deny(ns.Labels, from)
 			if !denies && len(e.networkDoubts) > 0 && len(policies) == 0 {
-				return notProven("what stands above a NetworkPolicy of its own may be " + e.networkDoubts[0])
+				return notProven("its NetworkPolicy may be overridden by " + e.networkDoubts[0])
 			}
 			if !denies {
 				return gotThrough(fmt.Sprintf("it could let the Pods of other tenants in to namespace %s with a NetworkPolicy of its own: no policy of the cluster denies them", ns.Name))

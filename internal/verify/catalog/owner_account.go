@@ -17,10 +17,10 @@ func addOwnerAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I24", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"Secret", "ServiceAccount", "ServiceAccount/token"}),
-		Title:      "wears the account of an owner that lives in its namespace: in a Pod, by a token, by what is written on the account",
+		Title:      "acts as an owner's service account in its namespace: with a Pod, a token or a change of the account",
 		Controls:   []string{"policy on accounts that own a tenant", "RBAC"},
 		References: []string{"RFC-0003"},
-		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: whoever acts as an owner makes namespaces"},
+		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: an owner's account can create namespaces"},
 		Run:        wearsOwnersAccount,
 	})
 }

@@ -18,10 +18,10 @@ func addPathTraversal(register func(...Attack)) {
 	attack := Attack{
 		ID: "S8", Via: Git,
 		Kinds:      []string{"Kustomization"},
-		Title:      "reads files of the controller's host, by a path that leads out of its repository",
+		Title:      "reads the controller's files with a path that leads out of its repository",
 		Controls:   []string{"paths kept within the artifact"},
 		References: []string{"CVE-2022-24877"},
-		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Fix:        Fix{Advice: "run a supported version of kustomize-controller: v0.24.0 and later have the fix"},
 		Deep:       true,
 	}
 	attack.Files = func(e *Scenario) map[string]string {
@@ -48,10 +48,10 @@ func addPathTraversal(register func(...Attack)) {
 	loop := Attack{
 		ID: "S8", Via: Git, Kind: "loop",
 		Kinds:      []string{"Kustomization"},
-		Title:      "keeps the controller busy for ever, with bases that name each other",
+		Title:      "keeps the controller in an endless loop with bases that include each other",
 		Controls:   []string{"detection of cycles"},
 		References: []string{"CVE-2022-24878"},
-		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Fix:        Fix{Advice: "run a supported version of kustomize-controller: v0.24.0 and later have the fix"},
 		Deep:       true,
 	}
 	looped := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("s8-loop")) }

@@ -15,9 +15,9 @@ func addPlatformAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I23", Via: API,
 		Kinds:    []string{"ServiceAccount"},
-		Title:    "overwrites what the platform put into its namespace, as an account of the platform's namespace that applies its repository",
+		Title:    "overwrites the platform's objects in its namespace, as an account of the platform's namespace that applies its repository",
 		Controls: []string{"RBAC", "policy on platform-managed objects, which lists the platform's accounts"},
-		Fix:      Fix{Advice: "list the platform's accounts by name where a policy lets the platform through, not all accounts of its namespace, and give the accounts of delegated syncs no write verb on serviceaccounts"},
+		Fix:      Fix{Advice: "exempt the platform's accounts from policies by name, and not all accounts of the platform's namespace, and give the accounts of delegated syncs no write verb on serviceaccounts"},
 		Run:      actsAsDelegate,
 	})
 }

@@ -30,9 +30,9 @@ func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstr
 				return notProven(firstLine(err.Error()))
 			}
 			if controller == sourceWatcher && processes.run(sourceWatcher) {
-				return notProven(ControllerSimulated + "no policy refuses the object, and only a stand-in for " + controller + " runs here, which does not show what " + controller + " does with it")
+				return notProven(ControllerSimulated + "no policy refuses the object, and only a stand-in for " + controller + " runs here, so the decision of " + controller + " is unknown")
 			}
-			return notProven(fmt.Sprintf(ControllerSimulated+"no policy refuses the object, and %s does not run here to say what it does with it", controller))
+			return notProven(fmt.Sprintf(ControllerSimulated+"no policy refuses the object, and %s does not run here, so its decision is unknown", controller))
 		case Stopped:
 			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))
 		}
@@ -56,7 +56,7 @@ func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(conte
 		if err := identityWorks(ctx, e); err != nil {
 			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 		}
-		refused.Control += " (nor its own)"
+		refused.Control += " (own objects too)"
 		return refused
 	}
 }
@@ -73,13 +73,13 @@ func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstruct
 		return e.withPositiveControl(ctx, f)
 	}
 	if err != nil {
-		return notProven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+		return notProven("the tenant cannot do it to its own objects either: " + firstLine(err.Error()))
 	}
 	if reachesTheServer(f, said) {
 		return f
 	}
 	if !reached(said) {
-		return notProven("the same with what the tenant owns does not work either: " + firstLine(said.message))
+		return notProven("the same steps with the tenant's own objects do not work either: " + firstLine(said.message))
 	}
 	return f
 }
@@ -104,7 +104,7 @@ func messageMatches(words *regexp.Regexp) func(readiness) bool {
 func (e *Scenario) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	if err := e.As.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+		return false, fmt.Errorf("cannot read the tenant's rights: %w", err)
 	}
 	return review.Status.Allowed, nil
 }

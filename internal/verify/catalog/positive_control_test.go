@@ -34,7 +34,7 @@ func TestOnFlagger(t *testing.T) {
 		want        Outcome
 		wantControl string
 	}{
-		{"not allowed", false, policy + "no Flagger (rule tenure-flagger)", policy + "no Flagger (rule tenure-flagger)", Stopped, "policy tenure-flux-objects (nor its own)"},
+		{"not allowed", false, policy + "no Flagger (rule tenure-flagger)", policy + "no Flagger (rule tenure-flagger)", Stopped, "policy tenure-flux-objects (own objects too)"},
 		{"allowed, and only the own is accepted", true, policy + "another namespace (rule tenure-references)", "", Stopped, "policy tenure-flux-objects"},
 		{"allowed, and the own is refused", true, policy + "another namespace (rule tenure-references)", policy + "no Flagger (rule tenure-flagger)", NotProven, ""},
 		{"another rule refuses the own", false, policy + "another namespace (rule tenure-references)", policy + "no (rule tenure-bounds)", NotProven, ""},

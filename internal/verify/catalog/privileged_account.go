@@ -16,10 +16,10 @@ func addPrivilegedAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I2", Via: API,
 		Kinds:      []string{"Kustomization"},
-		Title:      "has Flux apply with the rights of a privileged account that lives in its namespace",
+		Title:      "lets Flux apply manifests as a privileged service account in its namespace",
 		Controls:   []string{"no privileged account in the tenant's namespaces", "policy with a list of reconciler accounts"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
-		Fix:        Fix{Advice: "keep accounts with rights outside of the tenant's namespaces out of these, and allow spec.serviceAccountName to be the tenant's reconciler alone with a ValidatingAdmissionPolicy"},
+		Fix:        Fix{Advice: "keep accounts with rights outside of the tenant's namespaces out of these, and allow only the tenant's reconciler in spec.serviceAccountName with a ValidatingAdmissionPolicy"},
 		Layers: []Layer{admissionLayer("policy with a list of reconciler accounts", func(e *Scenario) *unstructured.Unstructured {
 			return e.suspended("i2", asAnother("default"))
 		})},

@@ -13,10 +13,10 @@ func addProviderSecret(register func(...Attack)) {
 	register(Attack{
 		ID: "N5", Via: API,
 		Kinds:      []string{"Secret"},
-		Title:      "has notifications sent elsewhere by the Secret of a Provider: its address, proxy, headers or GitHub",
+		Title:      "redirects notifications with the Secret of a Provider: its address, proxy, headers or GitHub address",
 		Controls:   []string{"policy on the Secrets that Providers read"},
 		References: []string{"Flux: Providers, secretRef"},
-		Fix:        Fix{Advice: "hold the keys address, proxy, headers and githubAppBaseURL of tenants' Secrets to the addresses that their Providers may have, with a ValidatingAdmissionPolicy"},
+		Fix:        Fix{Advice: "limit the keys address, proxy, headers and githubAppBaseURL of tenants' Secrets to the addresses that their Providers may have, with a ValidatingAdmissionPolicy"},
 		Run:        sendsBySecret,
 	})
 }

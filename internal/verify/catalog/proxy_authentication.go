@@ -19,8 +19,8 @@ func addProxyAuthentication(register func(...Attack)) {
 	register(Attack{
 		ID: "I14", Via: Proxy, Owners: OwnersAccounts,
 		Kinds:      []string{},
-		Title:      "is nobody, somebody else or one of system:masters at the proxy, by what it leaves out, forges or has taken off on the way",
-		Controls:   []string{"the proxy, which refuses whoever does not prove to be one certain somebody, and honours or refuses every header about identities"},
+		Title:      "is accepted by the proxy without an identity, as another user or as system:masters, by headers that are missing, forged or removed on the way",
+		Controls:   []string{"the proxy, which refuses a request without exactly one proven identity, and applies or refuses each header about identities"},
 		References: []string{"CVE-2022-23652", "CVE-2023-48312"},
 		Fix:        Fix{Advice: proxyAdvice + ": a request without exactly one valid credential goes nowhere, and no header about identities is dropped"},
 		Run: onProxy(func(ctx context.Context, c *proxyClient) ([]rawRequest, error) {
@@ -139,7 +139,7 @@ func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	e := c.scenario
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.Victim.Namespace, GenerateName: name("i14-")}}
 	if err := e.Admin.Create(ctx, secret); err != nil {
-		return "", fmt.Errorf("cannot make what a token is bound to: %w", err)
+		return "", fmt.Errorf("cannot create the Secret to which the token is bound: %w", err)
 	}
 	token, err := e.tokenOf(ctx, discovery.Account{Namespace: e.Victim.Namespace, Name: e.Victim.Account}, authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID},

@@ -23,10 +23,10 @@ import (
 // proxyLabels are on all that belongs to the proxy; see config/proxy.
 var proxyLabels = client.MatchingLabels{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "proxy"}
 
-// ProxyAddress finds the proxy for tenants that a fleet has: the host and the port
-// of its Service, and the authority that its certificate is from, in PEM, as the
-// kubeconfigs of tenants have it. The address is empty where there is no proxy. Of
-// several, it is the first by namespace and name.
+// ProxyAddress finds the fleet's proxy for tenants. It returns the host and port of its Service,
+// and the CA of its certificate in PEM, as in the kubeconfigs of tenants. The address is empty if
+// there is no proxy. If there are several, it returns the first by namespace and name. It returns
+// an error if Services or the ConfigMap with the CA cannot be read.
 func ProxyAddress(ctx context.Context, c client.Reader) (address string, trusted []byte, err error) {
 	var services corev1.ServiceList
 	if err := c.List(ctx, &services, proxyLabels); err != nil {

@@ -120,9 +120,9 @@ func (k rawRequest) judge(ctx context.Context, r rawResponse, err error) Finding
 		if breach {
 			return gotThrough("it could " + k.what)
 		}
-		return stopped(byProxy, "answered with what is the caller's own")
+		return stopped(byProxy, "answered with the caller's own objects")
 	case r.code == http.StatusTooManyRequests || r.code >= http.StatusInternalServerError:
-		return notProven(fmt.Sprintf("trying to %s, the answer was neither yes nor a refusal: %d %s", k.what, r.code, r.message()))
+		return notProven(fmt.Sprintf("trying to %s, the answer was neither a success nor a known refusal: %d %s", k.what, r.code, r.message()))
 	}
 	if control, known := controlOf(r.message()); known {
 		return stopped(control, r.message())
@@ -165,7 +165,7 @@ func (c *proxyClient) victimUIDs(ctx context.Context) ([]types.UID, error) {
 	var all []types.UID
 	for _, o := range []client.Object{ns, secret, configMap, account} {
 		if err := c.scenario.Admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			return nil, fmt.Errorf("cannot read what is attacked: %w", err)
+			return nil, fmt.Errorf("cannot read the target of the attack: %w", err)
 		}
 		all = append(all, o.GetUID())
 	}

@@ -25,17 +25,17 @@ func (e *Scenario) reconciles(ctx context.Context, id string, canary, own *unstr
 func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	// A canary that exists already would be taken for a success.
 	if there, err := e.exists(ctx, canary); err != nil || there {
-		return notProven(fmt.Sprintf("the canary %s %s cannot be told from what is there already (%v)", canary.GetKind(), keyOf(canary), err))
+		return notProven(fmt.Sprintf("the canary %s %s cannot be distinguished from an existing object (%v)", canary.GetKind(), keyOf(canary), err))
 	}
 	var touched bool
 	var lookErr error
 	said, err := e.apply(ctx, by(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
 	switch {
 	case lookErr != nil:
-		return notProven("cannot look after the canary: " + firstLine(lookErr.Error()))
+		return notProven("cannot read the canary: " + firstLine(lookErr.Error()))
 	case touched:
 		e.remove(canary)
-		return gotThrough(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
+		return gotThrough(fmt.Sprintf("Flux created %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
 	case err != nil:
 		return e.confirm(ctx, by, id, own, judge(err, ""))
 	case said.ready == "":
@@ -43,7 +43,7 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	}
 	control, ok := controlOf(said.message)
 	if !ok {
-		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+		return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 	}
 	return e.confirm(ctx, by, id, own, stopped(control, firstLine(said.message)))
 }
@@ -62,7 +62,7 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 		return e.withPositiveControl(ctx, f)
 	}
 	if err != nil {
-		return notProven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+		return notProven("the tenant cannot do it to its own objects either: " + firstLine(err.Error()))
 	}
 	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
 		// An account that may apply nothing at all may not apply this either.
@@ -72,7 +72,7 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 		return f
 	}
 	if said.ready != "True" {
-		return notProven("the same within what the tenant owns does not work either: " + firstLine(said.message))
+		return notProven("the same steps with the tenant's own objects do not work either: " + firstLine(said.message))
 	}
 	e.remove(own)
 	return f
@@ -95,13 +95,13 @@ func (e *Scenario) refusesOwnCharts(ctx context.Context, release *unstructured.U
 // policy, may refuse both for a reason that an attacker could avoid.
 func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 	if f.Control != rbac && f.Control != notInstalled {
-		return notProven("the tenant cannot do it to its own either: " + f.Message)
+		return notProven("the tenant cannot do it to its own objects either: " + f.Message)
 	}
 	if err := identityWorks(ctx, e); err != nil {
 		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
 	if f.Control != notInstalled {
-		f.Control += " (nor its own)"
+		f.Control += " (own objects too)"
 	}
 	return f
 }

@@ -11,8 +11,8 @@ func addRedirectedProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "I13", Via: Proxy,
 		Kinds:      []string{},
-		Title:      "leads the proxy to another server, by an address or a host in the request",
-		Controls:   []string{"the proxy, which talks to the API server that it was given"},
+		Title:      "redirects the proxy to another server with an address or a host in the request",
+		Controls:   []string{"the proxy, which connects only to its API server"},
 		References: []string{"CVE-2022-24817"},
 		Fix:        Fix{Advice: proxyAdvice + ": nothing in a request says where it is passed on to"},
 		Run:        leadsElsewhere,

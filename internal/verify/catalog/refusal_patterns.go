@@ -124,9 +124,9 @@ func judge(err error, evidence string) Finding {
 		return stopped(notInstalled, message)
 	}
 	if apierrors.IsNotFound(err) {
-		return notProven("what the attack needs is not there: " + message)
+		return notProven("an object that the attack needs does not exist: " + message)
 	}
-	return notProven("the answer is neither yes nor a refusal: " + message)
+	return notProven("the answer is neither a success nor a known refusal: " + message)
 }
 
 // maxMessage is the maximum length of a quoted message.

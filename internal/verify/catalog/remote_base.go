@@ -14,7 +14,7 @@ func addRemoteBase(register func(...Attack)) {
 	attack := Attack{
 		ID: "S7", Via: Git,
 		Kinds:      []string{"Kustomization"},
-		Title:      "builds on a remote base, past the sources that the platform knows",
+		Title:      "builds on a remote base, which bypasses the approved sources",
 		Controls:   []string{"flag --no-remote-bases"},
 		References: []string{"flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{

@@ -26,7 +26,7 @@ func addRemoteKubeconfig(register func(...Attack)) {
 	register(Attack{
 		ID: "I13", Via: API,
 		Kinds:      []string{"HelmRelease", "Kustomization"},
-		Title:      "points Flux at another cluster, with a kubeconfig of its own making",
+		Title:      "directs Flux to another cluster with its own kubeconfig",
 		Controls:   []string{kubeConfigPolicy},
 		References: []string{"CVE-2022-24817"},
 		Fix:        Fix{Advice: "forbid spec.kubeConfig in Kustomizations and HelmReleases of tenants with a ValidatingAdmissionPolicy, or allow only the Secrets that the platform generates"},
@@ -53,8 +53,8 @@ func addRemoteKubeconfig(register func(...Attack)) {
 			},
 		),
 	})
-	register(insecureKubeconfig("exec", "has a Flux controller run a program, with a kubeconfig of its own making", insecureExec))
-	register(insecureKubeconfig("TLS", "has a Flux controller skip the check of certificates, with a kubeconfig of its own making", insecureTLS))
+	register(insecureKubeconfig("exec", "makes a Flux controller run a program with its own kubeconfig", insecureExec))
+	register(insecureKubeconfig("TLS", "makes a Flux controller skip the verification of certificates with its own kubeconfig", insecureTLS))
 }
 
 // insecureFlag is a flag by which a controller trusts a part of kubeconfigs.
@@ -182,13 +182,13 @@ func (e *Scenario) givesKubeconfig(ctx context.Context, u *unstructured.Unstruct
 	_, missing := os.Stat(canary)
 	switch {
 	case missing == nil:
-		return gotThrough("kustomize-controller ran the program that a kubeconfig of the tenant's names")
+		return gotThrough("kustomize-controller ran the program in a kubeconfig of the tenant")
 	case what.refused.MatchString(said.message):
 		return stopped(what.staysOff(), firstLine(said.message))
 	case said.ready == "True":
-		return gotThrough("kustomize-controller did as a kubeconfig of the tenant's says")
+		return gotThrough("kustomize-controller used a kubeconfig of the tenant")
 	}
-	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }
 
 // whoRunsWith returns the name of a controller with a flag switched on, or "".

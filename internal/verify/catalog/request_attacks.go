@@ -39,7 +39,7 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 			}
 			switch {
 			case r.own == nil && strings.HasPrefix(f.Control, quotaControl):
-				return notProven("a quota that is used up says nothing about what it would refuse otherwise: " + f.Message)
+				return notProven("a quota that is used up proves nothing: " + f.Message)
 			case r.own != nil:
 				f = e.confirmRequest(ctx, f, r.own(ctx, e))
 			case !works:
@@ -72,7 +72,7 @@ func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Fin
 		return f
 	}
 	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {
-		return notProven("the tenant cannot do it to its own either: " + firstLine(own.Error()))
+		return notProven("the tenant cannot do it to its own objects either: " + firstLine(own.Error()))
 	}
 	return e.withPositiveControl(ctx, f)
 }
@@ -86,7 +86,7 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 	}
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := e.As.Create(ctx, review); err != nil {
-		return fmt.Errorf("cannot ask who the tenant is: %w", err)
+		return fmt.Errorf("cannot read the tenant's identity: %w", err)
 	}
 	if got, want := review.Status.UserInfo.Username, e.who.user; got != want {
 		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)

@@ -14,10 +14,10 @@ func addReservedNamespaceNames(register func(...Attack)) {
 	register(Attack{
 		ID: "I20", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"*", "Namespace"},
-		Title:      "makes a namespace with a name that stands for others: an internet domain, a future component of the platform, another tenant; then the platform moves in",
+		Title:      "creates a namespace with a name that belongs to others: an internet domain, another tenant, or a component that the platform installs later",
 		Controls:   []string{"RBAC on namespaces", "the tenant's name as a prefix, reserved names", "policy on what the platform applies to namespaces that owners made"},
 		References: []string{"Kubernetes: DNS for Services and Pods, search lists"},
-		Fix:        Fix{Advice: "let tenants make no namespaces, or only those whose names begin with the tenant's name; keep the names of the platform's components in protectedNamespaces of the TenancyProfile, and install the rule tenure-takeover", Rights: true},
+		Fix:        Fix{Advice: "let tenants create no namespaces, or only those whose names begin with the tenant's name; keep the names of the platform's components in protectedNamespaces of the TenancyProfile, and install the rule tenure-takeover", Rights: true},
 		Slow:       true,
 		Run:        takesNames,
 	})

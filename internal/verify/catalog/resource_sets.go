@@ -99,7 +99,7 @@ func dependsByResourceSet(ctx context.Context, e *Scenario) Finding {
 	case refused:
 		f = stopped(control, firstLine(said.message))
 	default:
-		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+		return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 	}
 	own := object("v1", "ConfigMap", e.Namespace, name(id+"-own"), map[string]any{"data": map[string]any{"canary": "sings"}})
 	if err := e.Admin.Create(ctx, own); err != nil {

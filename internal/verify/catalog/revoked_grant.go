@@ -15,9 +15,9 @@ func addRevokedGrant(register func(...Attack)) {
 	register(Attack{
 		ID: "S11", Via: API, Deep: true,
 		Kinds:    []string{"ExternalArtifact"},
-		Title:    "goes on using another namespace's source after the grant was revoked",
-		Controls: []string{"the manager, which takes the artifact away when the grant ends"},
-		Fix:      Fix{Advice: "run tenure-server manager, which ends what a SourceGrant gave, and give nobody else a right to write ExternalArtifacts"},
+		Title:    "still uses another namespace's source after the grant was revoked",
+		Controls: []string{"the manager, which deletes the artifact when the grant ends"},
+		Fix:      Fix{Advice: "run tenure-server manager, which deletes the artifact when a SourceGrant ends, and give no other account the right to write ExternalArtifacts"},
 		Run:      keepsWhatWasGranted,
 	})
 }
@@ -43,7 +43,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 			if f := judge(err, ""); f.Control == notInstalled {
 				return f
 			}
-			return notProven("cannot make what is granted: " + firstLine(err.Error()))
+			return notProven("cannot create the granted source: " + firstLine(err.Error()))
 		}
 		defer e.remove(u)
 	}
@@ -66,10 +66,10 @@ func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 		}
 	}
 	if pollUntil(ctx, grantPatience, has("1")) != nil {
-		return notProven("nobody acts on grants here: the source did not come to the tenant's namespace while it was granted")
+		return notProven("no manager acts on grants here: the granted source did not appear in the tenant's namespace")
 	}
 	if err := e.Admin.Delete(ctx, grant.DeepCopy()); err != nil {
-		return notProven("cannot take the grant back: " + firstLine(err.Error()))
+		return notProven("cannot delete the grant: " + firstLine(err.Error()))
 	}
 	if err := e.offers(ctx, source, "2"); err != nil {
 		return notProven("cannot offer a revision: " + firstLine(err.Error()))
@@ -98,7 +98,7 @@ func (e *Scenario) takenAway(ctx context.Context, source, shared *unstructured.U
 		return there && seen == current.GetGeneration(), nil
 	})
 	if err != nil {
-		return notProven("cannot tell whether the manager has seen that the grant was taken back: " + firstLine(err.Error()))
+		return notProven("cannot find out whether the manager has seen the deletion of the grant: " + firstLine(err.Error()))
 	}
 	_ = pollUntil(ctx, endPatience, func(ctx context.Context) (bool, error) {
 		done, err := gone(ctx)
@@ -106,11 +106,11 @@ func (e *Scenario) takenAway(ctx context.Context, source, shared *unstructured.U
 	})
 	switch done, err := gone(ctx); {
 	case err != nil:
-		return notProven("cannot look after what was granted: " + firstLine(err.Error()))
+		return notProven("cannot read the copy of the granted source: " + firstLine(err.Error()))
 	case !done:
-		return gotThrough("ExternalArtifact " + keyOf(shared).String() + " is still there after the grant was taken back")
+		return gotThrough("ExternalArtifact " + keyOf(shared).String() + " still exists after the deletion of the grant")
 	}
-	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was taken away with the grant")
+	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was deleted with the grant")
 }
 
 // grantOf is a SourceGrant of a source for some consumers.

@@ -12,7 +12,7 @@ func addRightsForEverybody(register func(...Attack)) {
 	register(Attack{
 		ID: "I4", Via: API, Kind: "RoleBinding", Owners: OwnersWithin,
 		Kinds:      []string{"RoleBinding"},
-		Title:      "gives the rights that it has in its namespace to everybody, other tenants and anonymous callers included",
+		Title:      "binds a role in its namespace to all users, including other tenants and anonymous callers",
 		Controls:   []string{"RBAC", "policy on the subjects of RoleBindings"},
 		References: []string{"Kubernetes: role based access control good practices"},
 		Fix: Fix{

@@ -81,7 +81,7 @@ type Report struct {
 	Dependencies []string
 }
 
-// Count returns how many attacks ended so.
+// Count returns the number of attacks with an outcome.
 func (r Report) Count(outcome Outcome) int {
 	n := 0
 	for _, result := range r.Results {
@@ -92,9 +92,10 @@ func (r Report) Count(outcome Outcome) int {
 	return n
 }
 
-// Run finds the tenants and attacks as each of them. Of several tenants with the
-// same shape, one is attacked in full and the others with the attacks that are not
-// deep.
+// Run finds the tenants and attacks as each of them. Of several tenants with the same shape, it
+// attacks one in full, and the others without the deep attacks. It returns an error if the tenants
+// cannot be found or the attacks cannot be prepared, or if the context ends; the report then has
+// the results so far.
 func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}

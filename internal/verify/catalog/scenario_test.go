@@ -80,7 +80,7 @@ func TestRequests(t *testing.T) {
 		"stopped":        {reason: "refused, and its own is not", aimed: rbac, withOwn: true, outcome: Stopped, control: "RBAC"},
 		"nothing owned":  {reason: "refused, and the identity works", aimed: rbac, outcome: Stopped, control: "RBAC"},
 		"dead identity":  {reason: "an identity that may nothing proves nothing", aimed: rbac, works: rbac, outcome: NotProven},
-		"closed":         {reason: "its own is refused by the same control: the way is closed", aimed: rbac, own: rbac, withOwn: true, outcome: Stopped, control: "RBAC (nor its own)"},
+		"closed":         {reason: "its own is refused by the same control: the way is closed", aimed: rbac, own: rbac, withOwn: true, outcome: Stopped, control: "RBAC (own objects too)"},
 		"closed to dead": {reason: "unless the identity may nothing at all", aimed: rbac, own: rbac, works: rbac, withOwn: true, outcome: NotProven},
 		"other control":  {reason: "its own is refused for another reason", aimed: rbac, own: forbidden(policy + "no"), withOwn: true, outcome: NotProven},
 		"outage":         {reason: "an outage is no control", aimed: apierrors.NewServiceUnavailable("cannot create resource"), withOwn: true, outcome: NotProven},

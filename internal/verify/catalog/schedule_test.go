@@ -81,7 +81,7 @@ func TestQuotaUsedByOthers(t *testing.T) {
 		{ID: "X2", Via: API, Run: func(context.Context, *Scenario) Finding {
 			if tries.Add(1) == 1 {
 				defer close(room)
-				return notProven("the tenant cannot do it to its own either: exceeded quota: bounds, requested: count/x=1")
+				return notProven("the tenant cannot do it to its own objects either: exceeded quota: bounds, requested: count/x=1")
 			}
 			if others.Load() > 0 {
 				t.Error("it is tried again beside another attack")

@@ -8,10 +8,10 @@ func addSelectedNamespaceLabels(register func(...Attack)) {
 	register(Attack{
 		ID: "I21", Via: API, Kind: "labels", Owners: OwnersAnywhere,
 		Kinds:      []string{"Namespace"},
-		Title:      "makes a namespace with labels and annotations that others select by",
+		Title:      "creates a namespace with labels and annotations by which other objects select namespaces",
 		Controls:   []string{"RBAC on namespaces", "policy and webhook with a list of the labels that owners choose"},
 		References: []string{"Gateway API: cross-namespace routing"},
-		Fix:        Fix{Advice: "let tenants make no namespaces, or none with labels and annotations beyond a list: what selects namespaces by labels cannot be listed in full", Rights: true},
+		Fix:        Fix{Advice: "let tenants create no namespaces, or only with labels and annotations of a list: nobody can list all objects that select namespaces by labels", Rights: true},
 		Slow:       true,
 		Run:        choosesLabels,
 	})

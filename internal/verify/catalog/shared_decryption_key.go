@@ -35,10 +35,10 @@ func addSharedDecryptionKey(register func(...Attack)) {
 	attack := Attack{
 		ID: "S10", Via: Git,
 		Kinds:      []string{"Kustomization"},
-		Title:      "has secrets of others decrypted by a key that the controller has for everyone",
+		Title:      "decrypts other tenants' secrets with the controller-wide key",
 		Controls:   []string{"keys per tenant, no controller-wide key"},
 		References: []string{"kustomize-controller: controller global decryption"},
-		Fix:        Fix{Advice: "start kustomize-controller without --sops-age-secret, and give each tenant a decryption key of its own in its namespace (spec.decryption.secretRef)"},
+		Fix:        Fix{Advice: "start kustomize-controller without --sops-age-secret, and give each tenant its own decryption key in its namespace (spec.decryption.secretRef)"},
 		Deep:       true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			return e.decrypts(ctx, "S10-git", []string{""})
@@ -48,9 +48,9 @@ func addSharedDecryptionKey(register func(...Attack)) {
 	register(attack)
 	attack.Kind = "shared"
 	attack.Files = func(e *Scenario) map[string]string { return e.sealedFiles("S10-git-shared") }
-	attack.Title = "has secrets of others decrypted by its own key, which they have too"
+	attack.Title = "decrypts other tenants' secrets with its own key, which they share"
 	attack.Controls = []string{"keys per tenant"}
-	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt what the others have anew"}
+	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt the others' secrets again"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		keys, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
 		if err != nil {
@@ -295,7 +295,7 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 		}
 	}
 	if mine, theirs := unusableIn(own), unusableIn(foreign); mine != "" && theirs != "" {
-		return notProven(fmt.Sprintf("it cannot be told here whether %s opens the same files as %s", mine, theirs))
+		return notProven(fmt.Sprintf("it is unknown here whether %s opens the same files as %s", mine, theirs))
 	}
 	change := e.asItSyncs
 	if i := slices.IndexFunc(own, func(k decryptionKey) bool { return k.unusable == "" }); i >= 0 {
@@ -308,14 +308,14 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 // opens has the canary of an attack applied, and says whether it was opened.
 func (e *Scenario) opens(ctx context.Context, id string, canary *unstructured.Unstructured, change func(map[string]any), evidence string) Finding {
 	if there, err := e.exists(ctx, canary); err != nil || there {
-		return notProven(fmt.Sprintf("the canary %s cannot be told from what is there already (%v)", keyOf(canary), err))
+		return notProven(fmt.Sprintf("the canary %s cannot be distinguished from an existing object (%v)", keyOf(canary), err))
 	}
 	var touched bool
 	var lookErr error
 	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
 	switch {
 	case lookErr != nil:
-		return notProven("cannot look after the canary: " + firstLine(lookErr.Error()))
+		return notProven("cannot read the canary: " + firstLine(lookErr.Error()))
 	case touched:
 		e.remove(canary)
 		return gotThrough(evidence)
@@ -324,7 +324,7 @@ func (e *Scenario) opens(ctx context.Context, id string, canary *unstructured.Un
 	case said.ready == "False" && decryptionKeyMissing.MatchString(said.message):
 		return stopped(noKeyControl, firstLine(said.message))
 	}
-	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }
 
 // decryptionConfig says whose key it is that opens the canary with a Secret of the
@@ -336,7 +336,7 @@ func decryptionConfig(secret string, foreign, own []decryptionKey) string {
 	for _, mine := range own {
 		for _, other := range foreign {
 			if mine.secret.Name == secret && mine.recipient == other.recipient {
-				return fmt.Sprintf("Flux decrypted for it what was encrypted for the key in Secret %s, which is in Secret %s too", other.secret, mine.secret)
+				return fmt.Sprintf("Flux decrypted for it a file that was encrypted for the key in Secret %s, which is also in Secret %s", other.secret, mine.secret)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ func addSharedOnboarding(register func(...Attack)) {
 	register(Attack{
 		ID: "A9", Via: API, Kind: "Tenant",
 		Kinds:      []string{"Tenant"},
-		Title:      "has a mistake in its Tenant, so that Flux applies no other Tenant that comes with it",
+		Title:      "blocks the delivery of other Tenants with a mistake in its own Tenant",
 		Controls:   []string{"a Kustomization for each Tenant"},
 		References: []string{"Flux: a Kustomization applies no object if the API server refuses one"},
 		Fix:        Fix{Advice: "apply each Tenant by a Kustomization of its own, as tenure create tenant does"},

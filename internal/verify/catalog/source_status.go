@@ -18,11 +18,11 @@ func addSourceStatus(register func(...Attack)) {
 	register(Attack{
 		ID: "S4", Via: API,
 		Kinds:      everyStatus,
-		Title:      "writes the status of its own Flux objects, of any kind, such as where the artifact of a source is",
+		Title:      "writes the status of its Flux objects of any kind, such as the address of a source's artifact",
 		Controls:   []string{"RBAC", "policy that leaves status to Flux"},
 		References: []string{"RFC-0003"},
 		Fix: Fix{
-			Advice: "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it",
+			Advice: "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into the role",
 			Rights: true,
 			Denied: []rbacv1.PolicyRule{
 				denied("source.toolkit.fluxcd.io", writing, "*/status"),

@@ -24,8 +24,8 @@ func addStrandedQuota(register func(...Attack)) {
 	register(Attack{
 		ID: "A9", Via: API,
 		Kinds:    []string{"Pod"},
-		Title:    "leaves its quota in namespaces that do not need it, so that a Pod for which the tenant has enough is refused in another one",
-		Controls: []string{quotaWebhook + ", which moves what is free"},
+		Title:    "has free quota in one of its namespaces, and a Pod that needs this quota in another one is refused",
+		Controls: []string{quotaWebhook + ", which moves free quota"},
 		Fix:      Fix{Advice: "install the webhook that moves free quota between the namespaces of a tenant (ValidatingWebhookConfiguration " + admission.QuotaWebhookName + "), and keep the manager running"},
 		Deep:     true,
 		Run:      strandsQuota,
@@ -67,7 +67,7 @@ func (e *Scenario) triesGap(ctx context.Context, gap quotaGap) Finding {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+gap.quota+","):
 		return gotThrough("a Pod with " + gap.String() + " is refused: " + firstLine(err.Error()))
 	}
-	return notProven("something else than the part of the namespace refuses the Pod: " + firstLine(err.Error()))
+	return notProven("another control than the namespace's part of the quota refuses the Pod: " + firstLine(err.Error()))
 }
 
 // quotaGap is an amount that exceeds the part which a namespace has of a quota.

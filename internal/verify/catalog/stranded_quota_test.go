@@ -36,8 +36,8 @@ func TestStrandsQuota(t *testing.T) {
 	}{
 		"moved":   {"the Pod needs a little more than its namespace has", partly, "", Stopped, "requests.cpu=3001m in namespace team, of which its tenant has 5 free"},
 		"stays":   {"the part decides", partly, "exceeded quota: " + tenancy.QuotaObjectName("compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", GotThrough, "is refused"},
-		"total":   {"the tenant's total is no part", partly, "exceeded quota: compute of all namespaces of tenant team, requested: limits.cpu=4", NotProven, "something else"},
-		"other":   {"another control says nothing about the quota", partly, "maximum cpu usage per Container is 1", NotProven, "something else"},
+		"total":   {"the tenant's total is no part", partly, "exceeded quota: compute of all namespaces of tenant team, requested: limits.cpu=4", NotProven, "another control"},
+		"other":   {"another control says nothing about the quota", partly, "maximum cpu usage per Container is 1", NotProven, "another control"},
 		"used":    {"nothing is free elsewhere", []client.Object{tenant, part("team", "4", "4"), part("team-more", "4", "4")}, "", NotProven, "used all"},
 		"whole":   {"one namespace has all", []client.Object{tenant, part("team", "8", "1")}, "", Stopped, "no quota for Pods is divided"},
 		"none":    {"no part is there yet", []client.Object{tenant}, "", Stopped, "no quota for Pods is divided"},

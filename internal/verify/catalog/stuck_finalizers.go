@@ -12,9 +12,9 @@ func addStuckFinalizers(register func(...Attack)) {
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
 		Kinds:    []string{"*"},
-		Title:    "keeps its namespace from being removed, with finalizers of its own making",
+		Title:    "blocks the deletion of its namespace with its own finalizers",
 		Controls: []string{"policy on finalizers"},
-		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},
+		Fix:      Fix{Advice: "allow tenants only the finalizers that a controller removes, with a ValidatingAdmissionPolicy on metadata.finalizers"},
 		Run: requests(request{
 			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
 			aimed: creating(finalized, plain),

@@ -13,7 +13,7 @@ func addUnapprovedSourceAddress(register func(...Attack)) {
 		ID: "S9", Via: API,
 		Kinds:      []string{"Bucket", "GitRepository", "HelmRepository", "ImageRepository", "OCIRepository", "ResourceSetInputProvider"},
 		Slow:       true,
-		Title:      "fetches from an address that nobody has approved, or from within the cluster, by a source of any kind",
+		Title:      "fetches from an address that is not approved, or from inside the cluster, with a source of any kind",
 		Controls:   []string{"policy on the addresses of sources"},
 		References: []string{"flux2-multi-tenancy: tenancy policies"},
 		Fix:        Fix{Advice: "allow sources of tenants by address, with a ValidatingAdmissionPolicy on GitRepository, HelmRepository, OCIRepository, Bucket, ImageRepository and ResourceSetInputProvider, which compares the whole host and refuses spec.proxySecretRef, spec.sts and spec.recurseSubmodules"},

@@ -21,7 +21,7 @@ func addUnauthenticatedReceiver(register func(...Attack)) {
 	register(Attack{
 		ID: "N3", Via: API,
 		Kinds:      []string{"Receiver"},
-		Title:      "opens a webhook whose callers are not authenticated",
+		Title:      "creates a Receiver that does not authenticate its callers",
 		Controls:   []string{"policy on the types of Receivers"},
 		References: []string{"Flux documentation: Receivers"},
 		Fix:        Fix{Advice: "allow Receivers of tenants only with types whose callers authenticate themselves, such as generic-hmac or github, with a ValidatingAdmissionPolicy on spec.type"},

@@ -19,7 +19,7 @@ func addUnreadableValues(register func(...Attack)) {
 	register(Attack{
 		ID: "A6", Via: API,
 		Kinds:      []string{"Kustomization"},
-		Title:      "writes a value that its controller cannot read, which could stop it for everyone",
+		Title:      "writes a value that the controller cannot decode, which could stop the controller for all tenants",
 		Controls:   []string{schemas},
 		References: []string{"CVE-2022-39272"},
 		Fix:        Fix{Advice: "install the CRDs of the same Flux release as its controllers: their schemas refuse such values"},

@@ -169,7 +169,7 @@ func readContents(ctx context.Context, opts Options, admin client.Reader, missin
 		return err
 	}
 	if r.dir, err = os.MkdirTemp("", "tenure-contents-"); err != nil {
-		return fmt.Errorf("cannot read what is not applied: %w", err)
+		return fmt.Errorf("cannot read the objects that are not applied: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	for i := range missing {

@@ -16,7 +16,7 @@ func addUnsignedSource(register func(...Attack)) {
 		ID: "S14", Via: API,
 		Kinds:      []string{"Bucket", "GitRepository", "HelmChart", "HelmRelease", "OCIRepository", "Secret"},
 		Slow:       true,
-		Title:      "delivers from a source without the signatures that the platform demands, or signs for itself",
+		Title:      "delivers from a source without the signatures that the platform demands, or with its own signature",
 		Controls:   []string{"policy on spec.verify of sources", "policy on the Secrets with the platform's keys"},
 		References: []string{"Flux: verification of sources"},
 		Fix:        Fix{Advice: "demand spec.verify of tenants' sources, with Secrets that only the platform may write, with a ValidatingAdmissionPolicy"},

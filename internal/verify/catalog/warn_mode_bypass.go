@@ -15,9 +15,9 @@ func addWarnModeBypass(register func(...Attack)) {
 	register(Attack{
 		ID: "I22", Via: API,
 		Kinds:    []string{},
-		Title:    "does what a rule only warns of",
+		Title:    "sends a request about which a rule only warns",
 		Controls: []string{"bindings of Tenure's policies that deny"},
-		Fix:      Fix{Advice: "take the patch of validationActions out of the fleet: run tenure profile multi-tenant with --mode enforce; a rule that warns stops nothing, and one that makes up for rights which RBAC cannot narrow must deny in warn mode too"},
+		Fix:      Fix{Advice: "remove the patch of validationActions from the fleet: run tenure profile multi-tenant with --mode enforce; a rule that warns stops nothing, and a rule that limits rights which RBAC cannot limit must deny in warn mode too"},
 		Run:      isWarned,
 	})
 }

@@ -91,7 +91,7 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 			denied[w.kind] = true
 			continue
 		case strings.HasPrefix(refused.Control, quotaControl):
-			return notProven("a quota that is used up says nothing about what it would refuse otherwise: " + refused.Message)
+			return notProven("a quota that is used up proves nothing: " + refused.Message)
 		}
 		if refused.Outcome != Stopped {
 			return refused

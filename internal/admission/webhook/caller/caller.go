@@ -26,6 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/internal/process"
 )
 
 const (
@@ -70,8 +72,7 @@ type Keeper struct {
 	first chan struct{}
 }
 
-// Published returns a channel that is closed once the API server knows which path to
-// call.
+// Published returns a channel that is closed when the API server knows the paths of the webhooks.
 func (k *Keeper) Published() <-chan struct{} {
 	k.once.Do(func() { k.first = make(chan struct{}) })
 	return k.first
@@ -80,7 +81,7 @@ func (k *Keeper) Published() <-chan struct{} {
 // NeedLeaderElection returns false: each replica needs the paths.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps the paths up to date until the context ends.
+// Start keeps the paths up to date until the context ends. It logs errors and retries.
 func (k *Keeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("caller")
 	for started := false; ; {
@@ -95,12 +96,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 			}
 			started = true
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !process.Pause(ctx, wait) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }
@@ -183,8 +180,8 @@ func (k *Keeper) accepts(secret string) (accepted, unsure bool) {
 // errUnknown is the error for a caller that did not prove that it is the API server.
 var errUnknown = errors.New("not found")
 
-// Only returns a handler that passes on requests whose path is the prefix with a valid
-// secret, and rejects all others.
+// Only returns a handler that passes a request on if its path is the prefix with a valid secret,
+// and rejects all other requests.
 func (k *Keeper) Only(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret, ok := strings.CutPrefix(r.URL.Path, prefix+"/")

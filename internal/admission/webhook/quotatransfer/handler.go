@@ -63,7 +63,8 @@ type Handler struct {
 	lanes map[string]*requestQueue
 }
 
-// Index adds the indexes that the handler uses to a cache.
+// Index adds the indexes that the handler uses to a cache. It returns an error if the cache cannot
+// index ResourceQuotas.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.ResourceQuota{}, indexTenant, func(o client.Object) []string {
 		if o.GetLabels()[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {

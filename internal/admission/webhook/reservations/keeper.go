@@ -61,15 +61,15 @@ type Keeper struct {
 	since time.Time
 }
 
-// Known returns what this replica has read or written last, or nil. It may be outdated,
-// and then cannot be written.
+// Known returns the record that this replica last read or wrote, or nil. The record may be
+// outdated; then [Keeper.Write] returns [ErrChanged].
 func (k *Keeper) Known(tenant string) *Record {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.known[tenant]
 }
 
-// Forget lets a tenant that is gone take no more room.
+// Forget removes a deleted tenant from the memory of this replica.
 func (k *Keeper) Forget(tenant string) { k.keep(tenant, nil) }
 
 func (k *Keeper) keep(tenant string, r *Record) {
@@ -85,7 +85,8 @@ func (k *Keeper) keep(tenant string, r *Record) {
 	k.known[tenant] = r
 }
 
-// Read reads a tenant's reservations from the API server. They are empty if there are none.
+// Read reads a tenant's reservations from the API server. The record is empty if there are none.
+// It returns an error if the Lease cannot be read, or if its content cannot be decoded.
 func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 	lease := &coordinationv1.Lease{}
 	err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: prefix + tenant}, lease)
@@ -105,8 +106,9 @@ func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 	return r, nil
 }
 
-// Write replaces the reservations that were read. It returns [ErrChanged] if they have changed
-// since.
+// Write replaces the reservations in before by l. It returns [ErrChanged] if they have changed
+// since they were read, and another error if they are too large or the API server does not accept
+// them.
 func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, l Reservations) error {
 	encoded, err := l.Encode()
 	if err != nil {
@@ -153,7 +155,7 @@ func (k *Keeper) Ended(a Admission) bool {
 	return k.seen[0][a.Request] || k.seen[1][a.Request]
 }
 
-// MarkSeen notes a namespace that is there or was: the request that made it is over.
+// MarkSeen records that an admitted namespace exists or existed, so that its request has ended.
 func (k *Keeper) MarkSeen(namespace client.Object) {
 	mark := types.UID(namespace.GetAnnotations()[Mark])
 	now := k.Now()
@@ -171,8 +173,8 @@ func (k *Keeper) MarkSeen(namespace client.Object) {
 }
 
 // Close stops the admission of namespaces for a Tenant that is being deleted, also by replicas
-// that do not know of the deletion yet. It returns the name of an admitted namespace that may
-// still appear, or "".
+// that have not seen the deletion yet. It returns the name of an admitted namespace that may still
+// appear, or "". It returns the errors of [Keeper.Read] and [Keeper.Write].
 func (k *Keeper) Close(ctx context.Context, t *v1alpha1.Tenant) (string, error) {
 	r, err := k.Read(ctx, t.Name)
 	if err != nil {

@@ -71,8 +71,8 @@ func (l Reservations) ForTenant(t *v1alpha1.Tenant) Reservations {
 	return l
 }
 
-// WithoutEnded returns the reservations without the admissions that are over. Their names stay:
-// the namespaces may be there.
+// WithoutEnded returns the reservations without the admissions that have ended. It keeps their
+// names, because their namespaces may exist.
 func (l Reservations) WithoutEnded(over func(Admission) bool) Reservations {
 	names, left := slices.Clone(l.Names), []Admission(nil)
 	for _, a := range l.Admitted {
@@ -87,9 +87,9 @@ func (l Reservations) WithoutEnded(over func(Admission) bool) Reservations {
 	return l
 }
 
-// Confirm returns the reservations with the names of the namespaces that are there. These
-// must have been read from the API server after they were settled: one whose
-// admission turns out to be over meanwhile may have come after that.
+// Confirm returns the reservations with the names of the existing namespaces. The caller must read
+// these namespaces from the API server after it has called WithoutEnded: otherwise the namespace
+// of an admission that ended in between would be missing.
 func (l Reservations) Confirm(namespaces []string) Reservations {
 	l.Names = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	return l
@@ -117,7 +117,7 @@ func (l Reservations) Counted(known []string) map[string]bool {
 	return counted
 }
 
-// Encode writes the reservations. It fails when there are too many names, see [MaxSize].
+// Encode encodes the reservations as JSON. It returns an error if they are longer than [MaxSize].
 func (l Reservations) Encode() (string, error) {
 	content, err := json.Marshal(l)
 	if err != nil {
@@ -129,7 +129,8 @@ func (l Reservations) Encode() (string, error) {
 	return string(content), nil
 }
 
-// Decode reads what [Reservations.Encode] wrote.
+// Decode decodes the result of [Reservations.Encode]. It returns an error if the content is not
+// such JSON.
 func Decode(content string) (Reservations, error) {
 	var l Reservations
 	if err := json.Unmarshal([]byte(content), &l); err != nil {

@@ -66,7 +66,8 @@ type Host struct {
 	repo      gitprovider.UserRepository
 }
 
-// New returns the repository of a config. It sends no request.
+// New returns the repository of a config. It sends no request. It returns an error if the host or
+// the CA certificate of the config is invalid.
 func New(c Config) (*Host, error) {
 	t, err := newTransport(c)
 	if err != nil {
@@ -164,9 +165,10 @@ func (h *Host) client() (gitprovider.Client, error) {
 	return nil, fmt.Errorf("there is no provider %q", c.Kind)
 }
 
-// EnsureDeployKey registers a public SSH key, as a line of authorized_keys(5), with read access, or
-// with write access too. It replaces a key with the same title, and changes the access of a
-// registered key. It reports whether it has changed anything. Call [Host.Ensure] first.
+// EnsureDeployKey registers a public SSH key, as a line of authorized_keys(5), with read or write
+// access. It replaces a key with the same title, and changes the access of a registered key. It
+// reports whether it has changed anything. It returns an error if the provider's API refuses a
+// request. Call [Host.Ensure] first.
 func (h *Host) EnsureDeployKey(ctx context.Context, title, public string, write bool) (changed bool, err error) {
 	h.transport.ctx = ctx
 	readOnly := !write

@@ -31,7 +31,7 @@ func newTransport(c Config) (*transport, error) {
 	if len(c.CA) > 0 {
 		base.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !base.TLSClientConfig.RootCAs.AppendCertsFromPEM(c.CA) {
-			return nil, errors.New("cannot use the authority of the provider: it is not a certificate in PEM")
+			return nil, errors.New("cannot use the CA certificate of the provider: it is not a certificate in PEM")
 		}
 	}
 	host := c.Hostname

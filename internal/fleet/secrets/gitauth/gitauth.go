@@ -49,7 +49,8 @@ type KeyPair struct {
 	Password string
 }
 
-// Generate returns a new key pair without a password.
+// Generate returns a new key pair without a password. It returns an error for an unknown
+// algorithm, size or curve.
 func Generate(o KeyOptions) (KeyPair, error) {
 	key, err := o.generate()
 	if err != nil {
@@ -91,8 +92,9 @@ func (o KeyOptions) generate() (crypto.Signer, error) {
 	return nil, fmt.Errorf("the algorithm %q %w: ecdsa, ed25519 or rsa", o.Algorithm, ErrInvalid)
 }
 
-// ParseKey returns the key pair of an existing private key. It does not remove the password of
-// the key: Flux takes the password from the Secret.
+// ParseKey returns the key pair of an existing private key. It does not remove the password of the
+// key: Flux takes the password from the Secret. It returns [ErrInvalid] for a key that cannot be
+// parsed or whose password is missing.
 func ParseKey(private []byte, password string) (KeyPair, error) {
 	signer, err := ssh.ParsePrivateKey(private)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
@@ -109,7 +111,8 @@ func ParseKey(private []byte, password string) (KeyPair, error) {
 	return KeyPair{Private: private, Public: ssh.MarshalAuthorizedKey(signer.PublicKey()), Password: password}, nil
 }
 
-// Signer returns a signer for the private key.
+// Signer returns a signer for the private key. It returns [ErrInvalid] if the key cannot be
+// parsed.
 func (k KeyPair) Signer() (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey(k.Private)
 	if k.Password != "" {
@@ -139,7 +142,7 @@ func (c Credentials) Check(address *url.URL) error {
 	case address.Scheme == "ssh" && (c.Key == nil || len(c.KnownHosts) == 0):
 		return fmt.Errorf("credentials without a key or without the host's keys %w for ssh://%s", ErrInvalid, address.Host)
 	case address.Scheme == "ssh" && (c.Username != "" || c.Token != "" || c.Password != "" || c.CA != nil):
-		return fmt.Errorf("a user, a token or an authority %w for ssh://%s: they are for https", ErrInvalid, address.Host)
+		return fmt.Errorf("a user, a token or a CA certificate %w for ssh://%s: they are for https", ErrInvalid, address.Host)
 	case address.Scheme == "http":
 		return fmt.Errorf("credentials %w for http://%s: they would be sent in clear", ErrInvalid, address.Host)
 	case address.Scheme == "https" && c.Key != nil:

@@ -24,9 +24,10 @@ import (
 // scanTimeout is the timeout for reading the key of a host.
 const scanTimeout = 30 * time.Second
 
-// KnownHosts returns the keys of one host from the text of a known_hosts file, one per line.
-// The host is HOST or HOST:PORT. Names may be hashed or patterns. KnownHosts leaves out
-// revoked keys and certificate authorities, which Flux does not support.
+// KnownHosts returns the keys of one host from the text of a known_hosts file, one per line. The
+// host is HOST or HOST:PORT. Names may be hashed or patterns. KnownHosts leaves out revoked keys
+// and certificate authorities, which Flux does not support. It returns [ErrInvalid] if the text
+// cannot be parsed or has no key of the host.
 func KnownHosts(text []byte, host string) ([]byte, error) {
 	address := knownhosts.Normalize(withPort(host))
 	var found bytes.Buffer
@@ -112,16 +113,17 @@ func withPort(host string) string {
 	return host
 }
 
-// Scan returns the key of a host, like ssh-keyscan. An attacker between this machine and the
-// host can answer, so a person has to compare the returned fingerprint with the one that the
-// host's owner publishes. Scan uses the proxy in ALL_PROXY, like Flux.
+// Scan returns the key of a host, like ssh-keyscan. An attacker between this machine and the host
+// can answer, so a person must compare the returned fingerprint with the one that the host's owner
+// publishes. Scan uses the proxy in ALL_PROXY, like Flux. It returns an error if the host does not
+// answer.
 func Scan(ctx context.Context, host string) (line []byte, fingerprint string, err error) {
 	return scan(ctx, host, nil)
 }
 
-// Pin asks a host for its keys and returns the line of the key with the fingerprint, which is
-// SHA256: and base64, as ssh-keygen -l prints it. The error is [ErrInvalid] if the host has no
-// such key.
+// Pin reads the keys of a host and returns the line of the key with the fingerprint, which is
+// SHA256: and base64, as ssh-keygen -l prints it. It returns [ErrInvalid] if the host has no such
+// key, and another error if the host does not answer.
 func Pin(ctx context.Context, host, fingerprint string) (line []byte, err error) {
 	var seen []string
 	var last error
@@ -154,7 +156,7 @@ func scan(ctx context.Context, host string, algorithms []string) (line []byte, f
 	defer cancel()
 	conn, err := proxy.Dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+		return nil, "", fmt.Errorf("cannot read the key of %s: %w", address, err)
 	}
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -169,7 +171,7 @@ func scan(ctx context.Context, host string, algorithms []string) (line []byte, f
 		},
 	})
 	if line == nil {
-		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+		return nil, "", fmt.Errorf("cannot read the key of %s: %w", address, err)
 	}
 	return line, fingerprint, nil
 }

@@ -15,7 +15,7 @@ import (
 const ConfigFile = ".sops.yaml"
 
 // ErrUnsupported reports that a rule has keys that this package does not support.
-var ErrUnsupported = errors.New("only age and OpenPGP keys can be used here: write the file yourself and encrypt it with `sops encrypt --in-place`")
+var ErrUnsupported = errors.New("only age and OpenPGP keys are supported: write the file yourself and encrypt it with `sops encrypt --in-place`")
 
 // Keys are the recipients of a creation rule.
 type Keys struct {

@@ -20,7 +20,9 @@ type Choice struct {
 	PublicKeys [][]byte
 }
 
-// Resolve finds the keys for a file of a repository.
+// Resolve finds the keys for a file of a repository: those of the choice, or else those of the
+// rule in .sops.yaml. It returns an error if there are none, if a key is invalid, or if an OpenPGP
+// key cannot be found.
 func Resolve(repository fs.FS, file string, choice Choice) (Recipients, error) {
 	if len(choice.Age)+len(choice.PGP) == 0 {
 		keys, err := FindKeys(repository, file)

@@ -56,8 +56,9 @@ type Recipients struct {
 // Empty reports whether there are no recipients.
 func (r Recipients) Empty() bool { return len(r.Age)+len(r.PGP) == 0 }
 
-// Encrypt encrypts the values of one YAML mapping at or below keys that match the expression.
-// The values must be strings, as in Secrets. Encrypt writes the time into the file.
+// Encrypt encrypts the values of one YAML mapping at or below keys that match the expression. The
+// values must be strings, as in Secrets. Encrypt writes the time into the file. It returns
+// [ErrNoRecipient] without recipients, and another error for a text that is not a YAML mapping.
 func Encrypt(plain []byte, to Recipients, encrypted *regexp.Regexp, now time.Time) ([]byte, error) {
 	if to.Empty() {
 		return nil, fmt.Errorf("cannot encrypt: %w", ErrNoRecipient)

@@ -60,8 +60,9 @@ func walk(dir string, visit func(name, file string, info fs.FileInfo) error) err
 	})
 }
 
-// Stamp returns a text that changes when the name, the size, the time or the mode of
-// a file in the folder changes. It reads no file.
+// Stamp returns a text that changes when the name, the size, the time or the mode of a file in the
+// folder changes. It does not read the content of files. It returns an error if the folder cannot
+// be read.
 func Stamp(dir string) (string, error) {
 	sum := sha256.New()
 	err := walk(dir, func(name, _ string, info fs.FileInfo) error {
@@ -83,8 +84,9 @@ type Pack struct {
 }
 
 // New packs the files of a folder for whose relative names keep returns true, and then the files
-// of overlay by their names, which replace files of the folder, below the folder prefix of the
-// archive. It returns ErrTooLarge when a file or the folder exceeds the limits.
+// of overlay by their names. The latter replace files of the folder, below the folder prefix of
+// the archive. It returns [ErrTooLarge] if a file or the folder exceeds the limits, and another
+// error if a file cannot be read.
 func New(dir, prefix string, overlay map[string][]byte, keep func(name string) bool) (*Pack, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)

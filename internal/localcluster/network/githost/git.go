@@ -71,14 +71,14 @@ func newGit(ctx context.Context, home string) (*git, error) {
 	g := &git{program: program, env: baseEnv(home)}
 	out, err := g.run(ctx, call{args: []string{"version"}})
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask git for its version: %w", err)
+		return nil, fmt.Errorf("cannot read the version of git: %w", err)
 	}
 	if version := strings.TrimSpace(strings.TrimPrefix(out, "git version ")); !recentEnough(version) {
 		return nil, fmt.Errorf("cannot serve repositories with git %s: install git %d.%d or newer", version, minMajor, minMinor)
 	}
 	folder, err := g.run(ctx, call{args: []string{"--exec-path"}})
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask git for its programs: %w", err)
+		return nil, fmt.Errorf("cannot find the programs of git: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(strings.TrimSpace(folder), "git-http-backend")); err != nil {
 		return nil, fmt.Errorf("cannot serve repositories: %w with http-backend: some distributions have it in a package called git-daemon", ErrNoGit)

@@ -317,7 +317,7 @@ func (r *repository) absorb(ctx context.Context) ([]Change, error) {
 	defer r.mu.Unlock()
 	out, err := r.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)", branchPrefix, tagPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what was pushed to %s: %w", r.address, err)
+		return nil, fmt.Errorf("cannot read the commits that were pushed to %s: %w", r.address, err)
 	}
 	before := r.served
 	r.served = map[string]string{}

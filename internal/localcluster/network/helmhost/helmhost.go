@@ -184,9 +184,9 @@ func IsChart(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Package returns the archive of the chart in a folder, and the content of its
-// Chart.yaml, whose name and version are checked to be usable in a file name. The
-// same files give the same bytes.
+// Package returns the archive of the chart in a folder, and the content of its Chart.yaml. The
+// same files give the same bytes. It returns an error if the folder is not a chart, or if its name
+// or version cannot be part of a file name.
 func Package(dir string) (content []byte, metadata map[string]any, err error) {
 	description, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
 	if err != nil {

@@ -50,7 +50,7 @@ var (
 	tagForm        = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 )
 
-// ParseAddress parses oci://host[:port]/repository[:tag].
+// ParseAddress parses oci://host[:port]/repository[:tag]. It returns an error for any other text.
 func ParseAddress(raw string) (Address, error) {
 	rest, ok := strings.CutPrefix(raw, "oci://")
 	host, path, hasPath := strings.Cut(rest, "/")
@@ -112,7 +112,8 @@ func (h *Host) Add(a Address, dir string) error {
 	return nil
 }
 
-// Remove stops serving the folder at an address with a tag, if there is one.
+// Remove stops serving the folder at an address with a tag. It does nothing if there is no such
+// folder.
 func (h *Host) Remove(a Address) {
 	s, err := h.source(a)
 	if err != nil {
@@ -151,8 +152,9 @@ func (h *Host) source(a Address) (*source, error) {
 
 // Overlay changes the artifact at an address, as a push would, and returns the digest of its
 // manifest. The artifact gets the files, which replace files of the folder with the same names. A
-// file without content, nil, is no longer replaced. Overlay does not change the folder, and has no
-// effect on a chart.
+// file whose content is nil is no longer replaced. Overlay does not change the folder, and has no
+// effect on a chart. It returns an error if no folder is served at the address, or if the folder
+// cannot be packed.
 func (h *Host) Overlay(a Address, files map[string][]byte) (digest string, err error) {
 	s, err := h.source(a)
 	if err != nil {
@@ -166,7 +168,8 @@ func (h *Host) Overlay(a Address, files map[string][]byte) (digest string, err e
 	return digestOf(one.manifest), nil
 }
 
-// Export writes the files of the artifact at an address into a new folder.
+// Export writes the files of the artifact at an address into a new folder. It returns an error if
+// no folder is served at the address, or if a file cannot be written.
 func (h *Host) Export(a Address, dir string) error {
 	s, err := h.source(a)
 	if err != nil {
