@@ -135,9 +135,9 @@ type placed struct {
 }
 
 // rootless returns the value of [Survey.Rootless]. Folders that such a Kustomization applies are not
-// among them.
+// among them, unless it is in the folder: then the Kustomization is the cluster's root.
 func rootless(dir string, all []placed) []string {
-	folders, applied := map[string]bool{}, map[string]bool{}
+	folders, applied, roots := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range all {
 		folder, _, _ := unstructured.NestedString(p.object.Object, "spec", "path")
 		folder = cleanPath(folder)
@@ -145,11 +145,16 @@ func rootless(dir string, all []placed) []string {
 			slices.ContainsFunc(all, func(source placed) bool { return references(&p.object, &source.object) }) {
 			continue
 		}
-		folders[p.folder], applied[folder] = true, true
+		applied[folder] = true
+		if inside(p.folder+"/", folder) {
+			folders[folder], roots[folder] = true, true
+		} else {
+			folders[p.folder] = true
+		}
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(folders)), func(folder string) bool {
 		for above := range applied {
-			if inside(folder+"/", above) {
+			if inside(folder+"/", above) && !(above == folder && roots[folder]) {
 				return true
 			}
 		}

@@ -142,6 +142,24 @@ func TestDiagnoseRootless(t *testing.T) {
 	}
 }
 
+// TestRootlessAppliesItself checks that a Kustomization in the folder that it applies names the cluster's
+// folder, also if its source is not in the repository.
+func TestRootlessAppliesItself(t *testing.T) {
+	t.Parallel()
+	const apply = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: default}\nspec: {path: ./%s, sourceRef: {kind: GitRepository, name: fleet}}\n"
+	found, err := Look(folder(t, map[string]string{
+		"hubs/lab/flux/lab.yaml":          fmt.Sprintf(apply, "lab", "hubs/lab"),
+		"hubs/lab/teams/blue/spoke.yaml":  fmt.Sprintf(apply, "spoke", "hubs/lab/teams/blue/spoke"),
+		"hubs/lab/teams/blue/spoke/a.yml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"hubs/lab"}, found.Rootless); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestLookSkipsTenants checks that a tenant's source and Kustomization are no cluster.
 func TestLookSkipsTenants(t *testing.T) {
 	t.Parallel()
