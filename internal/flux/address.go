@@ -3,7 +3,6 @@ package flux
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,7 +52,8 @@ func chartAddress(ctx context.Context, c client.Reader, u *unstructured.Unstruct
 	return strings.TrimSuffix(url, "/") + "/" + chart
 }
 
-// addressOf returns the address of a source, with its branch or tag.
+// addressOf returns the address of a source, with its branch, or its tag if that is known: a folder at
+// an address without a tag has the tag that its chart's version is.
 func addressOf(u *unstructured.Unstructured) string {
 	field := func(path ...string) string {
 		text, _, _ := unstructured.NestedString(u.Object, path...)
@@ -64,7 +64,7 @@ func addressOf(u *unstructured.Unstructured) string {
 	case GitRepository:
 		return url + "#" + cmp.Or(Branch(u), "master")
 	case OCIRepository:
-		return fmt.Sprintf("%s:%s", url, cmp.Or(Tag(u), "latest"))
+		return strings.TrimSuffix(url+":"+Tag(u), ":")
 	case HelmRepository:
 		return url
 	}

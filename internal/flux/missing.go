@@ -82,8 +82,46 @@ func (g MissingGroup) String() string {
 }
 
 // missingSecret finds the name in the messages of Flux's controllers about a Secret that does not
-// exist.
-var missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
+// exist, and missingConfig that of a ConfigMap.
+var (
+	missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
+	missingConfig = regexp.MustCompile(`configmaps "([^"]+)" not found`)
+)
+
+// undeclared finds the object and the field in the API server's message about a field that the kind does
+// not have, such as one that a newer version of the kind dropped.
+var undeclared = regexp.MustCompile(`failed to create typed patch object \(([^;)]+); ([^,]+), Kind=(\w+)\): (\.[^:]+): field not declared in schema`)
+
+// unknownFields returns a sentence for each field that an object has and its kind has not.
+func unknownFields(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		for _, match := range undeclared.FindAllStringSubmatch(f.Reason, -1) {
+			all = append(all, fmt.Sprintf("%s has no field %s in %s: delete it from %s, and from all objects that Flux has not tried yet, in what %s applies",
+				match[3], match[4], match[2], match[1], f.Row.Ref()))
+		}
+	}
+	return all
+}
+
+// missingConfigs returns a sentence for each ConfigMap that does not exist.
+func missingConfigs(failures []Finding) []string {
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		for _, match := range missingConfig.FindAllStringSubmatch(f.Reason, -1) {
+			config := f.Row.Namespace + "/" + match[1]
+			if !slices.Contains(needing[config], f.Row.Ref()) {
+				needing[config] = append(needing[config], f.Row.Ref())
+			}
+		}
+	}
+	var all []string
+	for _, config := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("ConfigMap %s is not there: %s; if it is not in the repository, such as one that a script makes, give it with --apply FILE",
+			config, whoNeed(needing[config])))
+	}
+	return all
+}
 
 // variable finds a variable in a value that the API server refuses. A Kustomization with
 // spec.postBuild replaces all variables, those without a value by nothing.
@@ -111,8 +149,9 @@ func unreplaced(failures []Finding) []string {
 }
 
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
-// for each Secret that does not exist, and one for each Kustomization whose variables nothing
-// replaces, with the objects that need them and the way out.
+// for each Secret and ConfigMap that does not exist, one for each Kustomization whose variables nothing
+// replaces, and one for each field that a kind does not have, with the objects that need them and the
+// way out.
 func Lacking(failures []Finding) []string {
 	var all []string
 	for _, missing := range MissingGroups(failures) {
@@ -135,7 +174,8 @@ func Lacking(failures []Finding) []string {
 		}
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
-	return append(all, unreplaced(failures)...)
+	all = append(all, missingConfigs(failures)...)
+	return append(append(all, unreplaced(failures)...), unknownFields(failures)...)
 }
 
 // namedObjects is the number of objects that a sentence names.

@@ -194,9 +194,7 @@ func clustersIn(dir, file string, content []byte, objects []unstructured.Unstruc
 	for _, u := range objects {
 		switch {
 		case u.GetKind() == azureKind && strings.HasPrefix(u.GetAPIVersion(), azureGroup+"/"):
-			for _, folder := range azurePaths(&u) {
-				add(folder, azureKind)
-			}
+			add(azureCluster(&u), azureKind)
 		case isRoot(u, objects):
 			folder, _, _ := unstructured.NestedString(u.Object, "spec", "path")
 			// Kustomizations of tenants can be beside their sources as well, often with the path ".":
