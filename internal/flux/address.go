@@ -52,8 +52,10 @@ func chartAddress(ctx context.Context, c client.Reader, u *unstructured.Unstruct
 	return strings.TrimSuffix(url, "/") + "/" + chart
 }
 
-// addressOf returns the address of a source, with its branch, or its tag if that is known: a folder at
-// an address without a tag has the tag that its chart's version is.
+// addressOf returns the address of a source as --map takes it. It has the branch of a GitRepository, unless
+// that selects a tag, a range of versions or a commit, which only a Git work tree has. It has the tag of an
+// OCIRepository, unless that selects a range: a folder at an address without a tag has the version of its
+// chart as tag.
 func addressOf(u *unstructured.Unstructured) string {
 	field := func(path ...string) string {
 		text, _, _ := unstructured.NestedString(u.Object, path...)
@@ -62,7 +64,11 @@ func addressOf(u *unstructured.Unstructured) string {
 	url := field("spec", "url")
 	switch Kind(u.GetKind()) {
 	case GitRepository:
-		return url + "#" + cmp.Or(Branch(u), "master")
+		ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref")
+		if branch := Branch(u); branch != "" || len(ref) == 0 {
+			return url + "#" + cmp.Or(branch, "master")
+		}
+		return url
 	case OCIRepository:
 		return strings.TrimSuffix(url+":"+Tag(u), ":")
 	case HelmRepository:
