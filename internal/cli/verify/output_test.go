@@ -69,7 +69,7 @@ func TestTextOfTheFolder(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.Stopped)
 	f.read = &local.FolderRead{Files: 5, Objects: 9, Applied: 2, NotApplied: []local.NotApplied{
-		{File: "a.yaml", Objects: []string{"ConfigMap a/a"}, Reason: "no applied Kustomization leads to it"}, {File: "b.yaml", Objects: nil, Reason: "no Kustomization leads to it"}, {File: "c.yaml", Objects: []string{"Secret c"}, Reason: "it cannot be read"},
+		{File: "a.yaml", Objects: []string{"ConfigMap a/a"}, Reason: "no applied Kustomization leads to it"}, {File: "b.yaml", Objects: nil, Reason: "no applied Kustomization leads to it"}, {File: "c.yaml", Objects: []string{"Secret c"}, Reason: "it cannot be read"},
 	}}
 	var out bytes.Buffer
 	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
