@@ -92,6 +92,29 @@ var (
 // not have, such as one that a newer version of the kind dropped.
 var undeclared = regexp.MustCompile(`failed to create typed patch object \(([^;)]+); ([^,]+), Kind=(\w+)\): (\.[^:]+): field not declared in schema`)
 
+// unanswered finds the webhook and the Service in the API server's message about a webhook whose program does
+// not run in the local cluster.
+var unanswered = regexp.MustCompile(`(?:failed calling webhook "([^"]+)"|(conversion) webhook for .+? failed).+? behind the Service ([^\s:]+): .*the Pod is simulated`)
+
+// silentWebhooks returns a sentence for each webhook that gets no answer.
+func silentWebhooks(failures []Finding) []string {
+	var all []string
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		match := unanswered.FindStringSubmatch(f.Reason)
+		if match == nil {
+			continue
+		}
+		hook := fmt.Sprintf("webhook %s of Service %s", match[1]+match[2], match[3])
+		needing[hook] = append(needing[hook], f.Row.Ref())
+	}
+	for _, hook := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("the %s gets no answer, since its program does not run here: %s; take that as ready with --assume %s, or give --fleet a copy without the webhook",
+			hook, whoNeed(needing[hook]), needing[hook][0]))
+	}
+	return all
+}
+
 // unknownFields returns a sentence for each field that an object has and its kind has not.
 func unknownFields(failures []Finding) []string {
 	var all []string
@@ -150,8 +173,8 @@ func unreplaced(failures []Finding) []string {
 
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
 // for each Secret and ConfigMap that does not exist, one for each Kustomization whose variables nothing
-// replaces, and one for each field that a kind does not have, with the objects that need them and the
-// way out.
+// replaces, for each field that a kind does not have, and for each webhook without an answer, with the
+// objects that need them and the way out.
 func Lacking(failures []Finding) []string {
 	var all []string
 	for _, missing := range MissingGroups(failures) {
@@ -175,7 +198,7 @@ func Lacking(failures []Finding) []string {
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
 	all = append(all, missingConfigs(failures)...)
-	return append(append(all, unreplaced(failures)...), unknownFields(failures)...)
+	return slices.Concat(all, unreplaced(failures), unknownFields(failures), silentWebhooks(failures))
 }
 
 // namedObjects is the number of objects that a sentence names.
