@@ -3,7 +3,6 @@ package flux
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,7 +52,10 @@ func chartAddress(ctx context.Context, c client.Reader, u *unstructured.Unstruct
 	return strings.TrimSuffix(url, "/") + "/" + chart
 }
 
-// addressOf returns the address of a source, with its branch or tag.
+// addressOf returns the address of a source as --map takes it. It has the branch of a GitRepository, unless
+// that selects a tag, a range of versions or a commit, which only a Git work tree has. It has the tag of an
+// OCIRepository, unless that selects a range: a folder at an address without a tag has the version of its
+// chart as tag.
 func addressOf(u *unstructured.Unstructured) string {
 	field := func(path ...string) string {
 		text, _, _ := unstructured.NestedString(u.Object, path...)
@@ -62,9 +64,13 @@ func addressOf(u *unstructured.Unstructured) string {
 	url := field("spec", "url")
 	switch Kind(u.GetKind()) {
 	case GitRepository:
-		return url + "#" + cmp.Or(Branch(u), "master")
+		ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref")
+		if branch := Branch(u); branch != "" || len(ref) == 0 {
+			return url + "#" + cmp.Or(branch, "master")
+		}
+		return url
 	case OCIRepository:
-		return fmt.Sprintf("%s:%s", url, cmp.Or(Tag(u), "latest"))
+		return strings.TrimSuffix(url+":"+Tag(u), ":")
 	case HelmRepository:
 		return url
 	}

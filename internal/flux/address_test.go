@@ -15,7 +15,9 @@ func TestAddresses(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(
 		&sourcev1.GitRepository{ObjectMeta: at("a", "team", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/team", Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
 		&sourcev1.OCIRepository{ObjectMeta: at("a", "chart", 1), Spec: sourcev1.OCIRepositorySpec{URL: "oci://ghcr.io/acme/chart", Reference: &sourcev1.OCIRepositoryRef{Tag: "1.0.0"}}},
+		&sourcev1.OCIRepository{ObjectMeta: at("a", "range", 1), Spec: sourcev1.OCIRepositorySpec{URL: "oci://ghcr.io/acme/range", Reference: &sourcev1.OCIRepositoryRef{SemVer: "1.x"}}},
 		&sourcev1.GitRepository{ObjectMeta: at("a", "named", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/named", Reference: &sourcev1.GitRepositoryRef{Name: "refs/heads/next", Branch: "main"}}},
+		&sourcev1.GitRepository{ObjectMeta: at("a", "tagged", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/tagged", Reference: &sourcev1.GitRepositoryRef{Tag: "v5.7.0"}}},
 		&sourcev1.GitRepository{ObjectMeta: at("a", "bare", 1), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/bare"}},
 		&sourcev1.HelmRepository{ObjectMeta: at("a", "charts", 1), Spec: sourcev1.HelmRepositorySpec{URL: "https://charts.example.com"}},
 		&sourcev1.HelmRepository{ObjectMeta: at("a", "registry", 1), Spec: sourcev1.HelmRepositorySpec{Type: "oci", URL: "oci://quay.io/jetstack/charts"}},
@@ -26,12 +28,13 @@ func TestAddresses(t *testing.T) {
 		return Finding{Row: Row{Kind: kind, Namespace: "a", Name: name, State: Failed}, Reason: reason}
 	}
 	got := Addresses(t.Context(), c, []Finding{
-		failed(OCIRepository, "chart", "ghcr.io is not mapped"), failed(GitRepository, "team", "git.example.com is not mapped"),
+		failed(OCIRepository, "chart", "ghcr.io is not mapped"), failed(OCIRepository, "range", "ghcr.io is not mapped"), failed(GitRepository, "team", "git.example.com is not mapped"),
 		failed(GitRepository, "named", "git.example.com is not mapped"), failed(GitRepository, "bare", "git.example.com is not mapped"),
+		failed(GitRepository, "tagged", "git.example.com is not mapped"),
 		failed(HelmChart, "a-certs", "quay.io is not mapped"), failed(HelmChart, "a-web", "charts.example.com is not mapped"),
 		failed(HelmRepository, "charts", "denied"), failed(GitRepository, "gone", "git.example.com is not mapped"),
 	}, "is not mapped")
-	want := []string{"https://git.example.com/bare#master", "https://git.example.com/named#next", "https://git.example.com/team#main", "oci://ghcr.io/acme/chart:1.0.0", "oci://quay.io/jetstack/charts/cert-manager"}
+	want := []string{"https://git.example.com/bare#master", "https://git.example.com/named#next", "https://git.example.com/tagged", "https://git.example.com/team#main", "oci://ghcr.io/acme/chart:1.0.0", "oci://ghcr.io/acme/range", "oci://quay.io/jetstack/charts/cert-manager"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

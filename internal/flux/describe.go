@@ -119,8 +119,11 @@ func describe(obj client.Object) (Row, bool) {
 	}
 	row.observed = observed
 	row.setStatus(conditions, static)
-	if o, ok := obj.(*kustomizev1.Kustomization); ok {
+	switch o := obj.(type) {
+	case *kustomizev1.Kustomization:
 		row.awaitHealth(o)
+	case *helmv2.HelmRelease:
+		row.waits = waitsForObjects(o, row.Message)
 	}
 	return row, true
 }
@@ -132,13 +135,19 @@ const reconcileAnnotation, disabled = "fluxcd.controlplane.io/reconcile", "disab
 // (flux-operator v0.58, SetOwnerLabels).
 const instanceLabels = "fluxcd.controlplane.io/"
 
-// ownerOf returns the object of flux-operator that applied an object, if one did.
+// releaseLabels begins the labels that helm-controller writes on the objects of a HelmRelease.
+const releaseLabels = "helm.toolkit.fluxcd.io/"
+
+// ownerOf returns the object of flux-operator or the HelmRelease that applied an object, if one did.
 func ownerOf(labels map[string]string) Ref {
 	if set := AppliedBy(labels); set.Kind == ResourceSet {
 		return set
 	}
 	if name := labels[instanceLabels+"name"]; name != "" {
 		return Ref{FluxInstance, labels[instanceLabels+"namespace"], name}
+	}
+	if name := labels[releaseLabels+"name"]; name != "" {
+		return Ref{HelmRelease, labels[releaseLabels+"namespace"], name}
 	}
 	return Ref{}
 }
@@ -240,6 +249,14 @@ func checkedObjects(o *kustomizev1.Kustomization) []Ref {
 		}
 	}
 	return refs
+}
+
+// waitsForObjects reports whether a HelmRelease, whose condition has the message, waits for the health of
+// the objects in its chart (helm-controller v1.6). It waits until its timeout, also for an object of
+// Flux that has failed.
+func waitsForObjects(o *helmv2.HelmRelease, message string) bool {
+	return strings.HasPrefix(message, "Running 'install' action") && !o.GetInstall().DisableWait ||
+		strings.HasPrefix(message, "Running 'upgrade' action") && !o.GetUpgrade().DisableWait
 }
 
 func describeHelmRelease(row *Row, o *helmv2.HelmRelease) {

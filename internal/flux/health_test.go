@@ -3,6 +3,7 @@ package flux
 import (
 	"testing"
 
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	reflectorv1 "github.com/fluxcd/image-reflector-controller/api/v1"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/fluxcd/pkg/apis/meta"
@@ -122,6 +123,47 @@ func TestOperatorHealth(t *testing.T) {
 				if f.Row.Kind != Kustomization && (!f.Lacks || f.Reason != "waits for Kustomization/flux-system/flux-system (failed)") {
 					t.Errorf("%s: lacks %v, reason %s", tc.reason, f.Lacks, f.Reason)
 				}
+			}
+		})
+	}
+}
+
+// TestReleaseHealth checks that a HelmRelease that waits for the objects of its chart has failed as soon
+// as one of Flux's among them has failed, and not only at its timeout.
+func TestReleaseHealth(t *testing.T) {
+	t.Parallel()
+	release := func(message string, disableWait bool) Row {
+		o := &helmv2.HelmRelease{ObjectMeta: at("flux-system", "spoke", 1)}
+		o.Spec.Install = &helmv2.Install{DisableWait: disableWait}
+		o.Status.ObservedGeneration, o.Status.Conditions = 1, ready(metav1.ConditionUnknown, meta.ProgressingReason, message, 1)
+		row, _ := describe(o)
+		return row
+	}
+	const installs = "Running 'install' action with timeout of 5m0s"
+	child := func(state metav1.ConditionStatus, owner string) Row {
+		o := &kustomizev1.Kustomization{ObjectMeta: at("flux-system", "nodes", 1)}
+		o.Labels = map[string]string{"helm.toolkit.fluxcd.io/name": owner, "helm.toolkit.fluxcd.io/namespace": "flux-system"}
+		o.Spec.SourceRef = kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "fleet"}
+		o.Status.ObservedGeneration, o.Status.Conditions = 1, ready(state, meta.ReconciliationFailedReason, "dry-run failed", 1)
+		row, _ := describe(o)
+		return row
+	}
+	for name, tc := range map[string]struct {
+		reason          string
+		release, child  Row
+		awaited, failed int
+	}{
+		"failed":         {"the object will not become ready, so neither will the release", release(installs, false), child("False", "spoke"), 0, 2},
+		"working":        {"the object may become ready", release(installs, false), child("Unknown", "spoke"), 2, 0},
+		"no wait":        {"it becomes ready by itself", release(installs, true), child("False", "spoke"), 1, 1},
+		"other release":  {"the failed object is not the release's", release(installs, false), child("False", "other"), 1, 1},
+		"before it runs": {"the object may be of the release before", release("Fulfilling prerequisites", false), child("False", "spoke"), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Assess([]Row{git("fleet", revisionA, Ready), tc.release, tc.child})
+			if len(got.Awaited) != tc.awaited || len(got.Failed) != tc.failed {
+				t.Errorf("%s: %d awaited, %d failed: %+v", tc.reason, len(got.Awaited), len(got.Failed), got)
 			}
 		})
 	}

@@ -82,8 +82,69 @@ func (g MissingGroup) String() string {
 }
 
 // missingSecret finds the name in the messages of Flux's controllers about a Secret that does not
-// exist.
-var missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
+// exist, and missingConfig that of a ConfigMap.
+var (
+	missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
+	missingConfig = regexp.MustCompile(`configmaps "([^"]+)" not found`)
+)
+
+// undeclared finds the object and the field in the API server's message about a field that the kind does
+// not have, such as one that a newer version of the kind dropped.
+var undeclared = regexp.MustCompile(`failed to create typed patch object \(([^;)]+); ([^,]+), Kind=(\w+)\): (\.[^:]+): field not declared in schema`)
+
+// unanswered finds the webhook and the Service in the API server's message about a webhook whose program does
+// not run in the local cluster.
+var unanswered = regexp.MustCompile(`(?:failed calling webhook "([^"]+)"|(conversion) webhook for .+? failed).+? behind the Service ([^\s:]+): .*the Pod is simulated`)
+
+// silentWebhooks returns a sentence for each webhook that gets no answer.
+func silentWebhooks(failures []Finding) []string {
+	var all []string
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		match := unanswered.FindStringSubmatch(f.Reason)
+		if match == nil {
+			continue
+		}
+		hook := fmt.Sprintf("webhook %s of Service %s", match[1]+match[2], match[3])
+		needing[hook] = append(needing[hook], f.Row.Ref())
+	}
+	for _, hook := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("the %s gets no answer, since its program does not run here: %s; take that as ready with --assume %s, or give --fleet a copy without the webhook",
+			hook, whoNeed(needing[hook]), needing[hook][0]))
+	}
+	return all
+}
+
+// unknownFields returns a sentence for each field that an object has and its kind has not.
+func unknownFields(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		for _, match := range undeclared.FindAllStringSubmatch(f.Reason, -1) {
+			all = append(all, fmt.Sprintf("%s has no field %s in %s: delete it from %s, and from all objects that Flux has not tried yet, in what %s applies",
+				match[3], match[4], match[2], match[1], f.Row.Ref()))
+		}
+	}
+	return all
+}
+
+// missingConfigs returns a sentence for each ConfigMap that does not exist.
+func missingConfigs(failures []Finding) []string {
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		for _, match := range missingConfig.FindAllStringSubmatch(f.Reason, -1) {
+			config := f.Row.Namespace + "/" + match[1]
+			if !slices.Contains(needing[config], f.Row.Ref()) {
+				needing[config] = append(needing[config], f.Row.Ref())
+			}
+		}
+	}
+	var all []string
+	for _, config := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("ConfigMap %s is not there: %s; if it is not in the repository, such as one that a script makes, give it with --apply FILE",
+			config, whoNeed(needing[config])))
+	}
+	return all
+}
 
 // variable finds a variable in a value that the API server refuses. A Kustomization with
 // spec.postBuild replaces all variables, those without a value by nothing.
@@ -111,8 +172,9 @@ func unreplaced(failures []Finding) []string {
 }
 
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
-// for each Secret that does not exist, and one for each Kustomization whose variables nothing
-// replaces, with the objects that need them and the way out.
+// for each Secret and ConfigMap that does not exist, one for each Kustomization whose variables nothing
+// replaces, for each field that a kind does not have, and for each webhook without an answer, with the
+// objects that need them and the way out.
 func Lacking(failures []Finding) []string {
 	var all []string
 	for _, missing := range MissingGroups(failures) {
@@ -135,7 +197,8 @@ func Lacking(failures []Finding) []string {
 		}
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
-	return append(all, unreplaced(failures)...)
+	all = append(all, missingConfigs(failures)...)
+	return slices.Concat(all, unreplaced(failures), unknownFields(failures), silentWebhooks(failures))
 }
 
 // namedObjects is the number of objects that a sentence names.

@@ -91,10 +91,11 @@ type Row struct {
 	dependent bool
 	// checks is set while an object checks the health of the objects that it applied.
 	checks bool
-	// owner is the object of flux-operator that applied this one.
+	// owner is the object of flux-operator or the HelmRelease that applied this one.
 	owner Ref
-	// waits is set for an object of flux-operator that waits for the health of what it applies. Its
-	// status does not say when it does, and does not name the objects before it has seen their health.
+	// waits is set for an object of flux-operator that waits for the health of what it applies, and
+	// for a HelmRelease that does so now. The status does not name the objects before it has seen their
+	// health, and that of flux-operator's does not say when it waits.
 	waits bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.

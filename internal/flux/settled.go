@@ -83,8 +83,8 @@ type assessor struct {
 	reason map[Ref]string
 }
 
-// awaitApplied makes the objects of flux-operator that wait for the health of what they apply wait
-// for the objects of Flux that they applied. Until their timeout they say no more than that
+// awaitApplied makes the objects of flux-operator and the HelmReleases that wait for the health of what
+// they apply wait for the objects of Flux that they applied. Until their timeout they say no more than that
 // they are in progress, also when one of these objects has failed.
 func (a assessor) awaitApplied(rows []Row) {
 	for _, row := range rows {

@@ -270,7 +270,7 @@ func (u use) applied(o manifestObject) bool {
 // all were. A ResourceSet that was applied and applied nothing itself counts as not applied.
 func dropped(objects []manifestObject, uses []use, all []delivery) (reason string, missing []string) {
 	if len(uses) == 0 {
-		return "no Kustomization leads to it", names(objects)
+		return "no applied Kustomization leads to it", names(objects)
 	}
 	// What fails may have applied objects before, whose health it checks.
 	working := slices.DeleteFunc(slices.Clone(uses), func(u use) bool { return u.failed != "" && len(u.inventory) == 0 })

@@ -66,10 +66,10 @@ func TestReadFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &FolderRead{Files: 14, Objects: 11, Applied: 10, NotApplied: []NotApplied{
-		{rootDir + "/flux-system/forgotten.yaml", []string{"ConfigMap a/forgotten"}, "no Kustomization leads to it"},
-		{rootDir + "/left.json", []string{"ConfigMap a/left"}, "no Kustomization leads to it"},
+		{rootDir + "/flux-system/forgotten.yaml", []string{"ConfigMap a/forgotten"}, "no applied Kustomization leads to it"},
+		{rootDir + "/left.json", []string{"ConfigMap a/left"}, "no applied Kustomization leads to it"},
 		{rootDir + "/one.yaml", []string{"ConfigMap a/ignored"}, "it is not among what Kustomization/flux-system/flux-system applied: it may be ignored, patched away or left to others"},
-		{rootDir + "/team/four.yaml", []string{"ConfigMap a/four"}, "no Kustomization leads to it"},
+		{rootDir + "/team/four.yaml", []string{"ConfigMap a/four"}, "no applied Kustomization leads to it"},
 	}}
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("what was read and what was applied (-want +got):\n%s", diff)
@@ -121,7 +121,7 @@ func TestReadFolderOfAnOperator(t *testing.T) {
 	}
 	want := &FolderRead{Files: 5, Objects: 6, Applied: 2, NotApplied: []NotApplied{
 		{rootDir + "/copy/rendered.yaml", []string{"ConfigMap lost"}, "it is not among what Kustomization/flux-system/copy applied: it may be ignored, patched away or left to others"},
-		{rootDir + "/flux-system/dropped.yaml", []string{"ConfigMap a/dropped"}, "no Kustomization leads to it"},
+		{rootDir + "/flux-system/dropped.yaml", []string{"ConfigMap a/dropped"}, "no applied Kustomization leads to it"},
 		{rootDir + "/sets/sets.yaml", []string{"its resources"}, "ResourceSet/flux-system/empty applied nothing: it may have no inputs"},
 	}}
 	if diff := cmp.Diff(want, read); diff != "" {

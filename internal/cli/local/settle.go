@@ -93,8 +93,9 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 				d.Println(text)
 			}
 		case seen := <-rows:
-			now = flux.Assess(failures.steady(seen))
-			header, cells := flux.LiveTable(seen)
+			steady := failures.steady(seen)
+			now = flux.Assess(steady)
+			header, cells := flux.LiveTable(steady)
 			if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
 				return nil, err
 			}

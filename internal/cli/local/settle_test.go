@@ -1,12 +1,17 @@
 package local
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // TestDescribeAssessment checks which failures are the same failure, tried again.
@@ -94,4 +99,28 @@ func TestPauses(t *testing.T) {
 func renamed(row flux.Row, name string) flux.Row {
 	row.Name = name
 	return row
+}
+
+// TestSettleShowsTries checks that a pipe does not get a line for each try of an object that fails alike
+// again and again.
+func TestSettleShowsTries(t *testing.T) {
+	t.Parallel()
+	source := func(state flux.State, message string) []flux.Row {
+		return []flux.Row{{Namespace: "a", Kind: flux.OCIRepository, Name: "charts", State: state, Ready: "False", Message: message}}
+	}
+	var out bytes.Buffer
+	rows := make(chan []flux.Row)
+	go func() {
+		for range 5 {
+			rows <- source(flux.Working, "building artifact")
+			rows <- source(flux.Failed, "is not mapped")
+		}
+	}()
+	display := &Display{Screen: ui.NewScreen(&out)}
+	if _, err := display.Settle(t.Context(), &localcluster.Cluster{Fleet: &layout.Fleet{}}, rows, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "is not mapped"); got != 2 {
+		t.Errorf("%d lines about the failure, want 2:\n%s", got, out.String())
+	}
 }

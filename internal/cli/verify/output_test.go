@@ -69,13 +69,13 @@ func TestTextOfTheFolder(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.Stopped)
 	f.read = &local.FolderRead{Files: 5, Objects: 9, Applied: 2, NotApplied: []local.NotApplied{
-		{File: "a.yaml", Objects: []string{"ConfigMap a/a"}, Reason: "no Kustomization leads to it"}, {File: "b.yaml", Objects: nil, Reason: "no Kustomization leads to it"}, {File: "c.yaml", Objects: []string{"Secret c"}, Reason: "it cannot be read"},
+		{File: "a.yaml", Objects: []string{"ConfigMap a/a"}, Reason: "no applied Kustomization leads to it"}, {File: "b.yaml", Objects: nil, Reason: "no applied Kustomization leads to it"}, {File: "c.yaml", Objects: []string{"Secret c"}, Reason: "it cannot be read"},
 	}}
 	var out bytes.Buffer
 	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	want := "! not applied: 3 of 5 files of clusters/staging\n  no Kustomization leads to it: a.yaml (ConfigMap a/a), b.yaml\n  it cannot be read: c.yaml (Secret c)\n"
+	want := "! not applied: 3 of 5 files of clusters/staging\n  no applied Kustomization leads to it: a.yaml (ConfigMap a/a), b.yaml\n  it cannot be read: c.yaml (Secret c)\n"
 	if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "read: 5 files of clusters/staging with 9 objects; 2 files applied, 3 not\n") {
 		t.Errorf("what was read is counted, and what was not applied is listed:\n%s", &out)
 	}

@@ -48,6 +48,25 @@ func azurePaths(config *unstructured.Unstructured) []string {
 	return paths
 }
 
+// azureCluster returns the folder that stands for a FluxConfig: that of the first of its Kustomizations on
+// which no other depends. Several clusters share the others, such as the infrastructure.
+func azureCluster(config *unstructured.Unstructured) string {
+	kustomizations, _, _ := unstructured.NestedMap(config.Object, "spec", "kustomizations")
+	needed := map[string]bool{}
+	for name := range kustomizations {
+		others, _, _ := unstructured.NestedStringSlice(kustomizations, name, "dependsOn")
+		for _, other := range others {
+			needed[other] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(kustomizations)) {
+		if folder, _, _ := unstructured.NestedString(kustomizations, name, "path"); !needed[name] {
+			return cleanPath(folder)
+		}
+	}
+	return ""
+}
+
 // azureRoots returns the objects that Azure's extension creates for a FluxConfig: its Namespace, a
 // GitRepository with the name of the FluxConfig, and a Kustomization NAME-KUSTOMIZATION for each
 // entry, with its fields: see Microsoft.KubernetesConfiguration/fluxConfigurations in the reference

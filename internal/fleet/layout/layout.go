@@ -150,7 +150,9 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no source and no Kustomization, and in the repository no Kustomization beside its source, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
 				dir, path.Join(f.declared, syncFile), f.Path, dir)
 		}
-		f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
+		if !f.completeRoot(&sync) {
+			f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
+		}
 	}
 	if sync.Kind == bucket {
 		return nil, fmt.Errorf("the root %s %s/%s is a source that the local cluster cannot serve: in a copy of the fleet, make it a GitRepository or an OCIRepository", bucket, sync.Namespace, sync.Source)

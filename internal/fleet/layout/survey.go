@@ -73,7 +73,7 @@ func Look(dir string) (Survey, error) {
 			s.Flux = file
 		}
 		for _, u := range objects {
-			all = append(all, placed{path.Dir(file), u})
+			all = append(all, placed{file, u})
 		}
 		for _, c := range clustersIn(dir, file, content, objects) {
 			key := c.Path
@@ -129,28 +129,40 @@ const (
 	azureGroup        = "clusterconfig.azure.com"
 )
 
-// placed is an object with the folder of its file.
+// placed is an object with its file.
 type placed struct {
-	folder string
+	file   string
 	object unstructured.Unstructured
 }
 
+// outsideSource returns the folder of the repository that a Kustomization applies, and reports whether its
+// source is none of the repository's objects.
+func outsideSource(dir string, p placed, all []placed) (folder string, outside bool) {
+	folder, _, _ = unstructured.NestedString(p.object.Object, "spec", "path")
+	folder = cleanPath(folder)
+	return folder, p.object.GetKind() == kustomizationKind && isFluxObject(p.object) && folder != "." && isFolder(dir, folder) &&
+		!slices.ContainsFunc(all, func(source placed) bool { return references(&p.object, &source.object) })
+}
+
 // rootless returns the value of [Survey.Rootless]. Folders that such a Kustomization applies are not
-// among them.
+// among them, unless it is in the folder: then the Kustomization is the cluster's root.
 func rootless(dir string, all []placed) []string {
-	folders, applied := map[string]bool{}, map[string]bool{}
+	folders, applied, roots := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range all {
-		folder, _, _ := unstructured.NestedString(p.object.Object, "spec", "path")
-		folder = cleanPath(folder)
-		if p.object.GetKind() != kustomizationKind || !isFluxObject(p.object) || folder == "." || !isFolder(dir, folder) ||
-			slices.ContainsFunc(all, func(source placed) bool { return references(&p.object, &source.object) }) {
+		folder, outside := outsideSource(dir, p, all)
+		if !outside {
 			continue
 		}
-		folders[p.folder], applied[folder] = true, true
+		applied[folder] = true
+		if inside(p.file, folder) {
+			folders[folder], roots[folder] = true, true
+		} else {
+			folders[path.Dir(p.file)] = true
+		}
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(folders)), func(folder string) bool {
 		for above := range applied {
-			if inside(folder+"/", above) {
+			if inside(folder+"/", above) && !(above == folder && roots[folder]) {
 				return true
 			}
 		}
@@ -190,9 +202,7 @@ func clustersIn(dir, file string, content []byte, objects []unstructured.Unstruc
 	for _, u := range objects {
 		switch {
 		case u.GetKind() == azureKind && strings.HasPrefix(u.GetAPIVersion(), azureGroup+"/"):
-			for _, folder := range azurePaths(&u) {
-				add(folder, azureKind)
-			}
+			add(azureCluster(&u), azureKind)
 		case isRoot(u, objects):
 			folder, _, _ := unstructured.NestedString(u.Object, "spec", "path")
 			// Kustomizations of tenants can be beside their sources as well, often with the path ".":

@@ -142,6 +142,68 @@ func TestDiagnoseRootless(t *testing.T) {
 	}
 }
 
+// TestRootlessAppliesItself checks that a Kustomization in the folder that it applies names the cluster's
+// folder, also if its source is not in the repository.
+func TestRootlessAppliesItself(t *testing.T) {
+	t.Parallel()
+	const apply = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: default}\nspec: {path: ./%s, sourceRef: {kind: GitRepository, name: fleet}}\n"
+	found, err := Look(folder(t, map[string]string{
+		"hubs/lab/flux/lab.yaml":          fmt.Sprintf(apply, "lab", "hubs/lab"),
+		"hubs/lab/teams/blue/spoke.yaml":  fmt.Sprintf(apply, "spoke", "hubs/lab/teams/blue/spoke"),
+		"hubs/lab/teams/blue/spoke/a.yml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"hubs/lab"}, found.Rootless); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRootWithItsNames checks that the root source of a fleet whose root is elsewhere has the name that the
+// Kustomizations in the cluster's folder give it, and that one which applies this folder is the root.
+func TestRootWithItsNames(t *testing.T) {
+	t.Parallel()
+	const apply = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: %s}\nspec: {path: ./%s, sourceRef: {kind: GitRepository, name: %s}}\n"
+	files := map[string]string{
+		"hubs/lab/teams/spoke.yaml": fmt.Sprintf(apply, "spoke", "config", "spokes/a", "fleet"),
+		"hubs/lab/teams/team.yaml":  fmt.Sprintf(apply, "team", "team", "deploy", "team"),
+		"spokes/a/a.yaml":           "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}
+	load := func() *Fleet {
+		t.Helper()
+		f, err := Load(folder(t, files), "hubs/lab", Options{URL: "https://git.example.com/fleet", Branch: "main"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	names := func(f *Fleet) (all []string) {
+		for _, u := range f.Roots {
+			all = append(all, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+		}
+		return all
+	}
+	want := Sync{Kind: gitRepository, URL: "https://git.example.com/fleet", Branch: "main", Namespace: "config", Source: "fleet", Kustomization: "fleet"}
+	f := load()
+	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/fleet"}, names(f)); diff != "" {
+		t.Errorf("a source of another name (-want +got):\n%s", diff)
+	}
+	files["hubs/lab/lab.yaml"] = fmt.Sprintf(apply, "lab", "config", "hubs/lab", "fleet")
+	want.Kustomization = "lab"
+	f = load()
+	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/lab"}, names(f)); diff != "" || f.RootFile != "hubs/lab/lab.yaml" {
+		t.Errorf("a root in its own folder (-want +got), in %s:\n%s", f.RootFile, diff)
+	}
+	delete(files, "hubs/lab/lab.yaml")
+	files["hubs/lab/teams/usual.yaml"] = fmt.Sprintf(apply, "usual", "flux-system", "spokes/a", "flux-system")
+	want.Namespace, want.Source, want.Kustomization = systemName, systemName, systemName
+	f = load()
+	if diff := cmp.Diff(want, f.Sync); diff != "" || len(f.Roots) > 0 || f.Overlay["hubs/lab/flux-system/gotk-sync.yaml"] == nil {
+		t.Errorf("the names of a bootstrap (-want +got): %v\n%s", names(f), diff)
+	}
+}
+
 // TestLookSkipsTenants checks that a tenant's source and Kustomization are no cluster.
 func TestLookSkipsTenants(t *testing.T) {
 	t.Parallel()

@@ -234,6 +234,75 @@ func inventSync(address, branch string) Sync {
 	return sync
 }
 
+// completeRoot names the source of an invented sync as the Kustomizations in the cluster's folder do whose
+// source is not in the repository, and makes the root objects. If one of them applies the cluster's
+// folder, it is the root Kustomization. It returns false if they name no other source than a bootstrap
+// makes.
+func (f *Fleet) completeRoot(sync *Sync) bool {
+	root, file := f.outsideRoot(sync.Kind)
+	if root == nil {
+		return false
+	}
+	ref, _, _ := unstructured.NestedStringMap(root.Object, "spec", "sourceRef")
+	sync.Source, sync.Namespace = ref["name"], cmp.Or(ref["namespace"], root.GetNamespace(), systemName)
+	folder, _, _ := unstructured.NestedString(root.Object, "spec", "path")
+	if cleanPath(folder) == f.Path {
+		root.SetNamespace(cmp.Or(root.GetNamespace(), systemName))
+		sync.Kustomization, f.RootFile = root.GetName(), file
+	} else if sync.Source == systemName && sync.Namespace == systemName {
+		return false
+	} else {
+		sync.Kustomization = sync.Source
+		*root = newObject("kustomize.toolkit.fluxcd.io/v1", kustomizationKind, sync.Namespace, sync.Source, map[string]any{
+			"interval": "10m0s", "path": "./" + f.Path, "prune": true, "sourceRef": map[string]any{"kind": sync.Kind, "name": sync.Source},
+		})
+	}
+	branch := "branch"
+	if sync.Kind == ociRepository {
+		branch = "tag"
+	}
+	spec := map[string]any{"interval": "1m0s", "url": sync.URL, "ref": map[string]any{branch: sync.Branch}}
+	if sync.SecretRef != "" {
+		spec["secretRef"] = map[string]any{"name": sync.SecretRef}
+	}
+	for _, namespace := range slices.Compact([]string{sync.Namespace, root.GetNamespace()}) {
+		if namespace != systemName { // Flux's manifests have that one
+			f.Roots = append(f.Roots, unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}})
+		}
+	}
+	f.Roots = append(f.Roots, newObject("source.toolkit.fluxcd.io/v1", sync.Kind, sync.Namespace, sync.Source, spec), *root)
+	return true
+}
+
+// outsideRoot returns the Kustomization in the cluster's folder that applies this folder from a source that
+// is not in the repository, or else one that applies another folder of the repository from such a
+// source, with its file. If one of those names the source that a bootstrap makes, it returns that one.
+func (f *Fleet) outsideRoot(kind string) (root *unstructured.Unstructured, file string) {
+	var all []placed
+	eachManifest(os.DirFS(f.Dir), ".", func(name string, content []byte) bool {
+		if objects, err := parse(content); err == nil && mentioned.Match(content) {
+			for _, u := range objects {
+				all = append(all, placed{name, u})
+			}
+		}
+		return true
+	})
+	for _, p := range all {
+		ref, _, _ := unstructured.NestedStringMap(p.object.Object, "spec", "sourceRef")
+		folder, outside := outsideSource(f.Dir, p, all)
+		if !outside || !inside(p.file, f.Path) || ref["kind"] != kind || strings.Contains(ref["name"]+ref["namespace"], "$") {
+			continue
+		}
+		if folder == f.Path {
+			return p.object.DeepCopy(), p.file
+		}
+		if root == nil || ref["name"] == systemName {
+			root, file = p.object.DeepCopy(), p.file
+		}
+	}
+	return root, file
+}
+
 // Resolve sets the address and the branch or tag of the root source, in which a manifest may have
 // variables that the root Kustomization resolves when it applies its own source.
 func (s Sync) Resolve(source *unstructured.Unstructured) {
