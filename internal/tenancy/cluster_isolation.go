@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// ClusterPolicyGroup and ClusterPolicyResource are the group and the resource of
-	// ClusterNetworkPolicies, of the Network Policy API.
-	ClusterPolicyGroup    = "policy.networking.k8s.io"
+	// ClusterPolicyGroup is the group of the Network Policy API.
+	ClusterPolicyGroup = "policy.networking.k8s.io"
+	// ClusterPolicyResource is the resource of ClusterNetworkPolicies.
 	ClusterPolicyResource = "clusternetworkpolicies"
 	// ClusterPolicyPriority is the priority of the ClusterNetworkPolicies that the manager
 	// writes. It is the last one, so that the platform's own policies come first, and a rule with
