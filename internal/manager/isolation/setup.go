@@ -63,9 +63,7 @@ func (r *Reconciler) start(ctx context.Context, mgr manager.Manager, kind schema
 		Named("isolation").
 		Watches(&corev1.Namespace{}, toTenants(ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(profile, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return everybody(ctx, mgr.GetClient())
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profile, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(policy, toTenants(ofPolicy), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
 		Complete(r)
@@ -93,16 +91,24 @@ func toTenants(of client.IndexerFunc) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return requests(of(o)) })
 }
 
-// everybody returns the tenants of all namespaces. The handler enqueues each of them once.
-func everybody(ctx context.Context, c client.Reader) []reconcile.Request {
-	var list corev1.NamespaceList
-	// They are only read.
-	if err := c.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot list namespaces")
+// everybody returns the tenants of all namespaces and policies. The handler enqueues each of them
+// once.
+func (r *Reconciler) everybody(ctx context.Context, _ client.Object) []reconcile.Request {
+	var namespaces corev1.NamespaceList
+	policies := &unstructured.UnstructuredList{}
+	policies.SetGroupVersionKind(r.kind)
+	for _, list := range []client.ObjectList{&namespaces, policies} {
+		// They are only read.
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot list tenants")
+		}
 	}
 	var tenants []string
-	for i := range list.Items {
-		tenants = append(tenants, ofNamespace(&list.Items[i])...)
+	for i := range namespaces.Items {
+		tenants = append(tenants, ofNamespace(&namespaces.Items[i])...)
+	}
+	for i := range policies.Items {
+		tenants = append(tenants, ofPolicy(&policies.Items[i])...)
 	}
 	return requests(tenants)
 }
