@@ -38,8 +38,8 @@ type Reconciler struct {
 }
 
 // Reconcile writes the policies of the tenant that the request names, and deletes the ones that are
-// no longer desired. Without a valid profile it writes and deletes nothing. It returns an error if it cannot read
-// or write an object.
+// no longer desired. Without a valid profile it writes and deletes nothing. It returns an error if
+// it cannot read or write an object.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	profile, err := r.Profiles.Profile(ctx)
