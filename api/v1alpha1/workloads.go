@@ -335,8 +335,10 @@ type Network struct {
 	// default, lets in the Pods of the tenant's own namespaces; Namespace, only those of the
 	// same namespace. Both also let in the Pods of namespaces that belong to no tenant, such as
 	// an ingress controller's. The manager writes a NetworkPolicy with this into each of the
-	// tenant's namespaces. With None it writes none, and removes its own. The tenant can let in
-	// more with NetworkPolicies of its own.
+	// tenant's namespaces. The tenant can let in more with NetworkPolicies of its own, unless the
+	// cluster serves the kind ClusterNetworkPolicy of policy.networking.k8s.io: there the manager
+	// also writes policies of the tier Admin with the same isolation, which no NetworkPolicy
+	// opens. With None the manager writes no policies, and removes its own.
 	// +optional
 	// +kubebuilder:validation:Enum=Tenant;Namespace;None
 	Isolation string `json:"isolation,omitempty"`

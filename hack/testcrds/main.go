@@ -1,10 +1,10 @@
 // Testcrds writes CustomResourceDefinitions for tests that tenants use and that belong neither
-// to Kubernetes nor to Flux: the CRDs of Gateway API and of Flagger, without their
-// descriptions, from modules that the Go module cache verifies.
+// to Kubernetes nor to Flux: the CRDs of Gateway API, of Network Policy API and of Flagger,
+// without their descriptions, from modules that the Go module cache verifies.
 //
 //	go -C hack/testcrds run .    writes test/fixtures/testcrds
 //
-// It is a separate module, so that no package of Tenure's programs depends on either.
+// It is a separate module, so that no package of Tenure's programs depends on them.
 package main
 
 import (
@@ -19,12 +19,14 @@ import (
 	// Only the manifests of these modules are needed; these packages are small.
 	_ "github.com/fluxcd/flagger/pkg/version"
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
+	_ "sigs.k8s.io/network-policy-api/apis"
 	"sigs.k8s.io/yaml"
 )
 
 // sources are the modules, and the paths of the definitions in them.
 var sources = []struct{ name, module, files string }{
 	{"gateway-api", "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_*.yaml"},
+	{"network-policy-api", "sigs.k8s.io/network-policy-api", "config/crd/standard/policy.networking.k8s.io_*.yaml"},
 	{"flagger", "github.com/fluxcd/flagger", "artifacts/flagger/crd.yaml"},
 }
 

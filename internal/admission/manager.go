@@ -38,13 +38,14 @@ const (
 //
 // The rule matches the kinds that the manager may write, and so no Pods.
 func managerRequests() Rule {
-	validations := append(managedNamespaces(), append(managedObjects(), managedRights()...)...)
+	validations := slices.Concat(managedNamespaces(), managedObjects(), managedRights(), managedClusterPolicies())
 	return Rule{
 		Name: Prefix + "manager", Rows: []string{"I25"},
 		Title: "the manager writes only in namespaces of tenants, to its own objects, and to roles for tenants",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "namespaces", "serviceaccounts", "resourcequotas", "limitranges", "secrets"),
 			on(all, "networking.k8s.io", "networkpolicies"),
+			on(all, tenancy.ClusterPolicyGroup, tenancy.ClusterPolicyResource),
 			on(all, groupRBAC, "roles", "rolebindings", "clusterroles", "clusterrolebindings"),
 			on(all, v1alpha1.GroupVersion.Group, "tenants", "tenantparameters"),
 			on(all, groupKustomize, kustomizations...),
@@ -239,6 +240,20 @@ func managedRights() []ofKinds {
 			"everybody is no tenant", "rolebindings", "clusterrolebindings"),
 		of("request.operation == 'DELETE' || object.rules.all(r, r.apiGroups == [''] && r.resources == ['serviceaccounts'] && r.verbs == ['impersonate'] && has(r.resourceNames))",
 			"the Roles that it writes let an account act as itself", "roles"),
+	}
+}
+
+// managedClusterPolicies returns the validations for policies of the network that stand above those of
+// tenants: the manager's close namespaces of tenants, and open nothing that other policies close.
+func managedClusterPolicies() []ofKinds {
+	const subject = "object.spec.subject.namespaces"
+	return []ofKinds{
+		of("variables.made && (request.operation == 'CREATE' || "+fmt.Sprintf(madeBy, "variables.now")+")", "it did not make it", tenancy.ClusterPolicyResource),
+		of("request.operation == 'DELETE' || object.spec.priority == "+fmt.Sprint(tenancy.ClusterPolicyPriority)+
+			" && (!has(object.spec.egress) || object.spec.egress.size() == 0) && (!has(object.spec.ingress) || object.spec.ingress.all(r, r.action in ['Deny', 'Pass']))",
+			"its policies come after those of the platform, and let nobody in", tenancy.ClusterPolicyResource),
+		of("request.operation == 'DELETE' || has("+subject+") && has("+subject+".matchLabels) && "+subject+".matchLabels.exists(l, l in ['"+strings.Join(tenantLabels, "', '")+"'])",
+			"its policies are about namespaces of tenants", tenancy.ClusterPolicyResource),
 	}
 }
 

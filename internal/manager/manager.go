@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/credentials"
 	"github.com/tenure-dev/tenure/internal/manager/failureevents"
+	"github.com/tenure-dev/tenure/internal/manager/isolation"
 	"github.com/tenure-dev/tenure/internal/manager/profile"
 	"github.com/tenure-dev/tenure/internal/manager/reconcileretry"
 	"github.com/tenure-dev/tenure/internal/manager/replication"
@@ -188,6 +189,10 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		Moves: keeper != nil, Now: time.Now,
 	}
 	if err := tenants.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	above := &isolation.Reconciler{Client: mgr.GetClient(), Profiles: profiles}
+	if err := above.Setup(ctx, mgr); err != nil {
 		return err
 	}
 	status := &profile.Reconciler{

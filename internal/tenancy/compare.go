@@ -51,6 +51,9 @@ func UpToDate(existing, desired client.Object) bool {
 		return ok && equality.Semantic.DeepEqual(have.RoleRef, want.RoleRef) && equality.Semantic.DeepEqual(have.Subjects, want.Subjects)
 	case *unstructured.Unstructured:
 		have, ok := existing.(*unstructured.Unstructured)
+		if ok && want.GetKind() == clusterPolicyKind {
+			return equality.Semantic.DeepEqual(have.Object["spec"], want.Object["spec"])
+		}
 		return ok && sameSync(have, want)
 	}
 	return false

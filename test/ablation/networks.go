@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -52,7 +53,8 @@ func networkPolicies() Control {
 	}
 }
 
-// isolation returns the control of the NetworkPolicies that the manager writes.
+// isolation returns the control of the policies that the manager writes: NetworkPolicies, and
+// ClusterNetworkPolicies above them.
 func isolation() Control {
 	return Control{
 		Name: "network policies that the manager writes",
@@ -70,8 +72,8 @@ func isolation() Control {
 	}
 }
 
-// isolated waits until each of the tenant's namespaces has the manager's NetworkPolicy, or none
-// of them has it.
+// isolated waits until each of the tenant's namespaces has the manager's NetworkPolicy and the tenant
+// has a ClusterNetworkPolicy, or until there are none.
 func (t *target) isolated(ctx context.Context, want bool) error {
 	for _, name := range t.tenant.Namespaces {
 		err := poll(ctx, fmt.Sprintf("NetworkPolicy %s/%s to exist, or not", name, tenancy.IsolationName), func() (bool, error) {
@@ -82,5 +84,10 @@ func (t *target) isolated(ctx context.Context, want bool) error {
 			return err
 		}
 	}
-	return nil
+	return poll(ctx, "the ClusterNetworkPolicy of tenant "+t.tenant.Name+" to exist, or not", func() (bool, error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(tenancy.ClusterPolicyKinds()[0])
+		err := t.admin.List(ctx, list, client.MatchingLabels{v1alpha1.LabelTenant: t.tenant.Name})
+		return want == (len(list.Items) > 0), err
+	})
 }

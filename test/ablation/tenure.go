@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,10 @@ func TenureRows() []Row {
 		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
 		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W7-api", "W7-git", "W10-api", "W10-git"}},
-		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
+		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}, Also: []string{"W12-api", "W12-git"}},
+		singleControl(isolation(), "W12-api", "W12-git"),
+		singleControl(role("create and change clusternetworkpolicies", everywhere,
+			allow([]string{"get", "create", "patch", "delete"}, tenancy.ClusterPolicyGroup, tenancy.ClusterPolicyResource)), "W12-api", "W12-git"),
 
 		withForeignMetrics(both(crossing("kustomize-controller"), "references", "S1-api")),
 		withForeignMetrics(withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease"))),
@@ -248,7 +252,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api", "W12-api", "W12-git"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "the manager's own code refuses foreign objects, whatever account applies them: see TestVerify of internal/manager/replication"}

@@ -74,6 +74,8 @@ func documentedCommands() []documentedCommand {
 		{begins: "helm uninstall", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl apply -f tenant.yaml", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl wait tenant/dev-team", at: elsewhere, elsewhere: "TestRelease"},
+		{begins: "kubectl get clusternetworkpolicies", at: elsewhere, elsewhere: "the cluster has no such kind; TestClusterIsolation of internal/manager reads them"},
+		{begins: "kubectl delete clusternetworkpolicies", at: elsewhere, elsewhere: "the cluster has no such kind; TestClusterIsolation of internal/manager deletes one"},
 		{begins: "kubectl delete clusterrolebinding", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "tenure kubeconfig", at: elsewhere, elsewhere: "TestClients, and TestKubeconfig of internal/cli/kubeconfig"},

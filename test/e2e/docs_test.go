@@ -38,7 +38,10 @@ func TestDocumentedManifests(t *testing.T) {
 	for page, objects := range fragments {
 		pages[page] = append(pages[page], objects...)
 	}
-	dir, _ := newFleet(t, map[string]string{"clusters/test/gateway-api.yaml": string(testcrds.GatewayAPI())})
+	dir, _ := newFleet(t, map[string]string{
+		"clusters/test/gateway-api.yaml":        string(testcrds.GatewayAPI()),
+		"clusters/test/network-policy-api.yaml": string(testcrds.NetworkPolicyAPI("v1alpha2")),
+	})
 	lockDown(t, dir, lockdown.Options{Tenants: true})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
 	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)

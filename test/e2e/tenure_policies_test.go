@@ -103,7 +103,7 @@ func tenureFleet(t *testing.T) example {
 		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml, manager.yaml, tenant.yaml]\n",
 		"tenant.yaml":        ownedTeam,
 		"manager.yaml":       string(config.Manager()),
-		"crds.yaml":          string(config.CRDs()) + "\n---\n" + string(testcrds.Flagger()),
+		"crds.yaml":          string(config.CRDs()) + "\n---\n" + string(testcrds.Flagger()) + "\n---\n" + string(testcrds.NetworkPolicyAPI("v1beta1")),
 		"policies.yaml":      string(config.Policies()),
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,

@@ -20,7 +20,7 @@ var untried = []struct{ rule, resources, reason string }{
 	{"hosts", "listenersets tcproutes udproutes", "a set of listeners belongs to a Gateway, and the routes name no host"},
 	{"managed", "helmcharts alerts providers receivers imagerepositories imagepolicies imageupdateautomations", "I10 edits what delivers; the rule has one condition for all kinds"},
 	{"managed", "secrets configmaps", "A5 and W1 overwrite what limits a namespace; the rule has one condition for all kinds"},
-	{"manager", "serviceaccounts resourcequotas limitranges secrets networkpolicies roles tenants tenantparameters helmreleases gitrepositories ocirepositories externalartifacts externalartifacts/status mutatingwebhookconfigurations validatingwebhookconfigurations persistentvolumes", "I25 tries the first step of each way to cluster-admin; the rule lists what the manager may write"},
+	{"manager", "serviceaccounts resourcequotas limitranges secrets networkpolicies clusternetworkpolicies roles tenants tenantparameters helmreleases gitrepositories ocirepositories externalartifacts externalartifacts/status mutatingwebhookconfigurations validatingwebhookconfigurations persistentvolumes", "I25 tries the first step of each way to cluster-admin; the rule lists what the manager may write"},
 	{"manager-parameters", "tenantparameters", "I25 tries the ways to cluster-admin, and parameters give no right"},
 	{"nodes", "pods/binding bindings", "a Pod can be bound only until a scheduler has done so; the rule's own tests try it"},
 	{"notifications", "alertproviders", "N6 tries its address"},

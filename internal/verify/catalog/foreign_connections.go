@@ -35,6 +35,10 @@ func addForeignConnections(register func(...Attack)) {
 // connects judges the NetworkPolicies of the tenant's namespaces, then tries to change those of
 // the platform as the tenant, and to open the namespace of another tenant.
 func connects(ctx context.Context, e *Scenario) Finding {
+	above, _, err := e.clusterPolicies(ctx)
+	if err != nil {
+		return notProven("cannot read the network policies of the cluster: " + firstLine(err.Error()))
+	}
 	var all []request
 	message := ""
 	for _, namespace := range e.Tenant.Namespaces {
@@ -45,7 +49,7 @@ func connects(ctx context.Context, e *Scenario) Finding {
 				return notProven("cannot read the NetworkPolicies and Pods of namespace " + namespace + ": " + firstLine(err.Error()))
 			}
 		}
-		f := e.judgeConnections(namespace, policies.Items, pods.Items)
+		f := e.judgeConnections(namespace, above, policies.Items, pods.Items)
 		if f.Outcome != Stopped {
 			return f
 		}
@@ -76,11 +80,22 @@ func connects(ctx context.Context, e *Scenario) Finding {
 
 // judgeConnections returns whether Pods of other tenants can connect to the Pods of a namespace:
 // those that run, and one without labels and named ports. The tenant may let others in by
-// policies of its own, which is its own decision: they count only if they isolate.
-func (e *Scenario) judgeConnections(namespace string, policies []networkingv1.NetworkPolicy, pods []corev1.Pod) Finding {
+// policies of its own, which is its own decision: they count only if they isolate. Policies of the
+// cluster that stand above the NetworkPolicies isolate, whatever these let in.
+func (e *Scenario) judgeConnections(namespace string, above clusterPolicies, policies []networkingv1.NetworkPolicy, pods []corev1.Pod) Finding {
 	platforms := slices.DeleteFunc(slices.Clone(policies), func(p networkingv1.NetworkPolicy) bool { return !e.platforms(p.Labels) })
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.Name)
+	}
 	worst, evidence := closed, ""
 	for _, from := range e.strangers() {
+		if p := above.deny(e.labelsOf(namespace), from); p != nil {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+			continue
+		}
 		for _, to := range append([]corev1.Pod{{}}, pods...) {
 			if to.Spec.HostNetwork {
 				continue // a Pod of the node's network, which W3 is about
@@ -99,11 +114,7 @@ func (e *Scenario) judgeConnections(namespace string, policies []networkingv1.Ne
 	evidence = fmt.Sprintf("Pods of other tenants could connect to its Pods in namespace %s: %s", namespace, evidence)
 	switch {
 	case worst == closed:
-		var names []string
-		for _, p := range policies {
-			names = append(names, p.Name)
-		}
-		return stopped(networkPolicies, fmt.Sprintf("the NetworkPolicies of namespace %s let in no Pod of another tenant: %s", namespace, strings.Join(names, ", ")))
+		return stopped(networkPolicies, fmt.Sprintf("the policies for namespace %s let in no Pod of another tenant: %s", namespace, strings.Join(names, ", ")))
 	case e.lacks != "":
 		return notProven(evidence + ", but a part of the fleet may be missing: " + e.lacks)
 	case len(e.networkDoubts) > 0:
@@ -112,6 +123,16 @@ func (e *Scenario) judgeConnections(namespace string, policies []networkingv1.Ne
 		return notProven(evidence + " if their addresses are in its ranges: except the range of the Pods, or select namespaces")
 	}
 	return gotThrough(evidence)
+}
+
+// labelsOf returns the labels of a namespace.
+func (e *Scenario) labelsOf(namespace string) labels.Set {
+	for _, ns := range e.namespaces {
+		if ns.Name == namespace {
+			return ns.Labels
+		}
+	}
+	return nil
 }
 
 // strangers returns the labels of the namespaces of other tenants or, for a tenant without

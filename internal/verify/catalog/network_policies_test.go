@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 )
 
@@ -140,10 +141,42 @@ func TestJudgeConnections(t *testing.T) {
 			t.Parallel()
 			e := &Scenario{Tenant: alone[0], tenants: tc.tenants, Victim: Victim{Namespace: VictimNamespace}, networkDoubts: tc.doubts, lacks: tc.lacks,
 				namespaces: []corev1.Namespace{namespace("shop", "shop"), namespace("bank", "bank"), namespace("ingress", "")}}
-			f := e.judgeConnections("shop", tc.policies, web)
+			f := e.judgeConnections("shop", nil, tc.policies, web)
 			if f.Outcome != tc.want || !strings.Contains(f.Evidence+f.Reason+f.Message, tc.says) {
 				t.Errorf("%s: got %s, %q, want %s with %q", tc.reason, f.Outcome, f.Evidence+f.Reason+f.Message, tc.want, tc.says)
 			}
 		})
+	}
+}
+
+// TestJudgeConnectionsBelow judges NetworkPolicies of the platform that let all Pods in, below the policies
+// that the manager writes for the tenant or for another one.
+func TestJudgeConnectionsBelow(t *testing.T) {
+	t.Parallel()
+	namespaces := []corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{v1alpha1.LabelTenant: "team"}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "bank", Labels: map[string]string{v1alpha1.LabelTenant: "bank"}}},
+	}
+	open := policiesOf(t, "{podSelector: {}, ingress: [{}]}")
+	open[0].Labels = map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	for tenant, want := range map[string]Outcome{"team": Stopped, "bank": GotThrough} {
+		policies, err := tenancy.ClusterIsolation(tenancy.ClusterPolicyKinds()[0], tenant, nil, namespaces, &v1alpha1.TenancyProfile{})
+		if err != nil || len(policies) != 1 {
+			t.Fatalf("%d policies: %v", len(policies), err)
+		}
+		if refuses(*policies[0]) {
+			t.Error("a policy that the attack judges makes it not proven")
+		}
+		e := newFakeEnv(interceptor.Funcs{}, policies[0])
+		e.namespaces = namespaces
+		e.tenants = []discovery.Tenant{e.Tenant, {Name: "bank", Namespaces: []string{"bank"}}}
+		above, _, err := e.clusterPolicies(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := e.judgeConnections("team", above, open, nil)
+		if f.Outcome != want || want == Stopped && !strings.Contains(f.Message, "ClusterNetworkPolicy tenure-isolation-tenant-team") {
+			t.Errorf("below the policy of tenant %s: got %+v, want %s", tenant, f, want)
+		}
 	}
 }

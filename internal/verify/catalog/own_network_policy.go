@@ -6,29 +6,28 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // clusterPolicyKinds are the kinds of network policies of the whole cluster, which stand above
-// the NetworkPolicies of tenants.
-var clusterPolicyKinds = []schema.GroupVersionKind{
-	{Group: "policy.networking.k8s.io", Version: "v1alpha2", Kind: "ClusterNetworkPolicy"},
-	{Group: "policy.networking.k8s.io", Version: "v1alpha1", Kind: "AdminNetworkPolicy"},
-}
+// the NetworkPolicies of tenants. A cluster may serve two versions of one kind.
+var clusterPolicyKinds = append(tenancy.ClusterPolicyKinds(), schema.GroupVersionKind{Group: tenancy.ClusterPolicyGroup, Version: "v1alpha1", Kind: "AdminNetworkPolicy"})
 
 func addOwnNetworkPolicy(register func(...Attack)) {
 	attack := Attack{
 		ID: "W12", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"AdminNetworkPolicy", "ClusterNetworkPolicy", "NetworkPolicy"},
-		Title:      "opens its Pods to other tenants with its own NetworkPolicy, although the cluster serves policies that override it (judged by the policies, without traffic)",
+		Title:      "opens its Pods to other tenants with its own NetworkPolicy, although the cluster serves policies that override it, or writes one of those (judged by the policies, without traffic)",
 		Controls:   []string{"RBAC", "ClusterNetworkPolicy or AdminNetworkPolicy of the platform"},
 		References: []string{"Network Policy API: ClusterNetworkPolicy"},
-		Fix:        Fix{Advice: "deny connections from the namespaces of other tenants with a ClusterNetworkPolicy of the tier Admin, and give tenants no rights on the kind"},
+		Fix:        Fix{Advice: "deny connections from the namespaces of other tenants with a ClusterNetworkPolicy of the tier Admin, as Tenure's manager does unless network.isolation is None, and give tenants no rights on the kind"},
 		Run:        opensItself,
 	}
 	register(attack)
@@ -78,9 +77,9 @@ func unserved(served []schema.GroupVersionKind, err error) (Finding, bool) {
 	return Finding{}, false
 }
 
-// opensItself tries to write a policy of the whole cluster as the tenant, and a NetworkPolicy that
-// lets everybody in. If the tenant may write the latter, a policy of the platform has to stand
-// above it.
+// opensItself tries as the tenant to write a policy of the whole cluster, to change and delete those
+// that keep other tenants out, and to write a NetworkPolicy that lets everybody in. If the
+// tenant may write the latter, a policy of the platform has to stand above it.
 func opensItself(ctx context.Context, e *Scenario) Finding {
 	policies, served, err := e.clusterPolicies(ctx)
 	if f, known := unserved(served, err); known {
@@ -89,6 +88,17 @@ func opensItself(ctx context.Context, e *Scenario) Finding {
 	var all []request
 	for _, kind := range served {
 		all = append(all, request{what: "write a " + kind.Kind, aimed: creating(func(*Scenario) *unstructured.Unstructured { return ownClusterPolicy(kind) })})
+	}
+	for _, p := range e.standing(policies) {
+		all = append(all,
+			request{what: "change " + p.Name, aimed: merging(p.Object, `{"spec":{"priority":0,"ingress":[]}}`)},
+			request{what: "delete " + p.Name, aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.Delete(ctx, p.Object.DeepCopy(), client.DryRunAll)
+			}},
+			request{what: "delete all policies with " + p.Name, aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.DeleteAllOf(ctx, p.Object.DeepCopy(), client.DryRunAll)
+			}},
+		)
 	}
 	f := requests(all...)(ctx, e)
 	if f.Outcome != Stopped {
@@ -115,17 +125,33 @@ func (e *Scenario) opensBelow(ctx context.Context, policies clusterPolicies, f F
 			continue
 		}
 		for _, from := range e.strangers() {
-			by, denies := policies.deny(ns.Labels, from)
-			if !denies && len(e.networkDoubts) > 0 && len(policies) == 0 {
+			by := policies.deny(ns.Labels, from)
+			if by == nil && len(e.networkDoubts) > 0 && len(policies) == 0 {
 				return notProven("its NetworkPolicy may be overridden by " + e.networkDoubts[0])
 			}
-			if !denies {
+			if by == nil {
 				return gotThrough(fmt.Sprintf("it could let the Pods of other tenants in to namespace %s with a NetworkPolicy of its own: no policy of the cluster denies them", ns.Name))
 			}
-			above = by
+			above = by.Name
 		}
 	}
 	return stopped(above+", "+f.Control, above+" denies connections from other tenants, whatever the NetworkPolicies of the tenant let in")
+}
+
+// standing returns the policies that deny connections from other tenants to the tenant's namespaces.
+func (e *Scenario) standing(policies clusterPolicies) []*clusterPolicy {
+	var all []*clusterPolicy
+	for _, ns := range e.namespaces {
+		if !slices.Contains(e.Tenant.Namespaces, ns.Name) {
+			continue
+		}
+		for _, from := range e.strangers() {
+			if p := policies.deny(ns.Labels, from); p != nil && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
 }
 
 // clusterPolicies returns the policies of the cluster that NetworkPolicies cannot override, in the
@@ -144,11 +170,13 @@ func (e *Scenario) clusterPolicies(ctx context.Context) (clusterPolicies, []sche
 		}
 		served = append(served, kind)
 		for _, u := range list.Items {
-			p := clusterPolicy{Name: kind.Kind + " " + u.GetName()}
+			var p clusterPolicy
 			spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &p); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
+				return nil, nil, fmt.Errorf("%s %s: %w", kind.Kind, u.GetName(), err)
 			}
+			// The conversion clears fields that spec does not have.
+			p.Name, p.Object = kind.Kind+" "+u.GetName(), &u
 			// A policy of the tier Baseline gives way to the NetworkPolicies.
 			if p.Tier == "" || p.Tier == "Admin" {
 				policies = append(policies, p)
@@ -165,10 +193,11 @@ type clusterPolicies []clusterPolicy
 // clusterPolicy is the part of a ClusterNetworkPolicy or an AdminNetworkPolicy that is about
 // connections to namespaces.
 type clusterPolicy struct {
-	Name     string            `json:"-"`
-	Tier     string            `json:"tier,omitempty"`
-	Priority int64             `json:"priority,omitempty"`
-	Subject  clusterPolicyPeer `json:"subject"`
+	Object   *unstructured.Unstructured `json:"-"`
+	Name     string                     `json:"-"`
+	Tier     string                     `json:"tier,omitempty"`
+	Priority int64                      `json:"priority,omitempty"`
+	Subject  clusterPolicyPeer          `json:"subject"`
 	Ingress  []struct {
 		Action    string              `json:"action"`
 		From      []clusterPolicyPeer `json:"from"`
@@ -196,9 +225,10 @@ func (p clusterPolicyPeer) selects(namespace labels.Set) (whole, part bool) {
 }
 
 // deny returns the policy that denies all connections from the Pods of a namespace to those of
-// another one. A rule about some Pods or some ports denies too little, and may let in enough.
-func (p clusterPolicies) deny(to, from labels.Set) (string, bool) {
-	for _, policy := range p {
+// another one, or nil. A rule about some Pods or some ports denies too little, and may let in enough.
+func (p clusterPolicies) deny(to, from labels.Set) *clusterPolicy {
+	for i := range p {
+		policy := &p[i]
 		all, some := policy.Subject.selects(to)
 		for _, rule := range policy.Ingress {
 			for _, peer := range rule.From {
@@ -206,12 +236,12 @@ func (p clusterPolicies) deny(to, from labels.Set) (string, bool) {
 				limited := len(rule.Ports)+len(rule.Protocols) > 0
 				switch {
 				case rule.Action == "Deny" && all && whole && !limited:
-					return policy.Name, true
+					return policy
 				case rule.Action != "Deny" && some && part:
-					return "", false
+					return nil
 				}
 			}
 		}
 	}
-	return "", false
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -134,7 +135,7 @@ const namedPolicies = 3
 // networkPlugins are the network plugins by the API groups of their own policies.
 var networkPlugins = map[string]string{
 	"cilium.io": "Cilium", "crd.projectcalico.org": "Calico", "projectcalico.org": "Calico", "crd.antrea.io": "Antrea",
-	"policy.networking.k8s.io": "the network plugin",
+	tenancy.ClusterPolicyGroup: "the network plugin",
 }
 
 // enginePolicies returns the policies that engines would enforce and do not enforce here, by
@@ -252,6 +253,9 @@ func refuses(policy unstructured.Unstructured) bool {
 	case group == "policies.kyverno.io" && strings.HasSuffix(kind, "ValidatingPolicy"):
 		actions, found, _ := unstructured.NestedStringSlice(spec, "validationActions")
 		return !found || slices.Contains(actions, "Deny")
+	case group == tenancy.ClusterPolicyGroup:
+		// W8 and W12 judge the other ones.
+		return kind == "BaselineAdminNetworkPolicy" || text(spec, "tier") == "baseline"
 	case networkPlugins[group] != "":
 		// These plugins have other kinds too, such as pools of addresses.
 		return strings.HasSuffix(kind, "NetworkPolicy")
