@@ -88,7 +88,7 @@ func contents() Rule {
 
 // cordon refuses all changes in the namespaces of a cordoned tenant. Running workloads go on: the
 // rule exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant
-// to stop it, and not to learn what it does.
+// to stop all changes.
 func cordon() Rule {
 	return Rule{
 		Name:      Prefix + "cordon",
