@@ -80,8 +80,8 @@ func contents() Rule {
 		scope:         tenantObjects,
 		ownParameters: true,
 		validations: []validation{
-			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
-			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that are not allowed: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 		},
 	}
 }
@@ -103,7 +103,7 @@ func cordon() Rule {
 		ownParameters: true,
 		compensates:   true,
 		validations: []validation{
-			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
+			{"false", "'is cordoned, and only the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
 		},
 	}
 }

@@ -118,7 +118,7 @@ func (m *metadata) change(old map[string]string) *Refusal {
 			continue
 		}
 		if ofTenure(key) {
-			return refuse("namespace %s must keep the %s %s, which says whose it is", m.namespace, m.kind, key)
+			return refuse("namespace %s must keep the %s %s, which assigns it to a tenant", m.namespace, m.kind, key)
 		}
 		if r := m.choose(key); r != nil {
 			return r
