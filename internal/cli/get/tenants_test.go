@@ -22,7 +22,7 @@ func TestTenantRows(t *testing.T) {
 	old := ready
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
-	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "others may have the same hosts"}
+	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "other tenants may use the same hosts"}
 	got := tenantRows([]discovery.Tenant{
 		{
 			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
@@ -36,7 +36,7 @@ func TestTenantRows(t *testing.T) {
 	want := [][]string{
 		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not looked at the last change yet; before, 1 namespace is in place"},
 		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
-		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; others may have the same hosts"},
+		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
 		{"labelled", "-", "labelled", "", "", "", "known by label or by its Flux objects, no Tenant"},
 		{"new", "Unknown", "new-one", "", "", "", "the manager has not looked at it yet"},
 	}
