@@ -265,7 +265,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			decided(t, tc.what(tc.who), tc.held, "must not give what is made of its templates finalizers")
+			decided(t, tc.what(tc.who), tc.held, "must not have finalizers in its templates")
 		})
 	}
 }
