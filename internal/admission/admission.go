@@ -316,9 +316,9 @@ func paramRef(name string) *admissionregistrationv1.ParamRef {
 // of Kubernetes and Flux: until the API server has found the kind TenancyProfile, it would refuse
 // their Pods, Secrets, service accounts and syncs, whatever the bindings select.
 //
-// That takes no rule away from a tenant. The bindings select namespaces of tenants, and these are
-// none: the manager and the rule tenure-namespaces refuse them to tenants. Only a platform admin
-// could label one as a tenant's, and whoever may create Pods or tokens in one has the rights of
+// All rules still apply to tenants. The bindings select namespaces of tenants, and these are not:
+// the manager and the rule tenure-namespaces refuse them to tenants. Only a platform admin could
+// label one of them as a tenant's, and a user who may create Pods or tokens there has the rights of
 // Kubernetes' controllers or of Flux anyway.
 func withoutParameters() *metav1.LabelSelector {
 	s := where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)

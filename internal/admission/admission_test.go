@@ -365,7 +365,7 @@ func TestChange(t *testing.T) {
 		{"a token of the account that Flux applies as", token("dev-team"), "a token of dev-team, which Flux applies as, can be made by the platform only"},
 		{"a token of another account", token("default"), ""},
 		{"an object of Flagger", patch(tenant, alerts, `{"spec":{"channel":"a"}}`), "needs that the platform allows Flagger for the tenant"},
-		{"labels of its namespace", patch(tenant, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), "say whose it is"},
+		{"labels of its namespace", patch(tenant, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), "assign it to a tenant"},
 		{"the admin changes them", patch(admin, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })

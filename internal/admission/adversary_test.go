@@ -291,7 +291,7 @@ func TestChangeByAdversary(t *testing.T) {
 		ns.Spec.Finalizers = nil
 		return labeler.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
 	}
-	const belongs, whose = "belongs to the platform", "say whose it is"
+	const belongs, whose = "belongs to the platform", "assign it to a tenant"
 	for _, tc := range []struct {
 		reason string
 		err    error

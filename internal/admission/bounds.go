@@ -67,8 +67,8 @@ func bounds() Rule {
 // maxExpression is the maximum number of characters of a CEL expression in a tenant's object.
 const maxExpression = 1024
 
-// functions are the functions and macros that such an expression may call: all whose results are
-// no larger than what they get. Flux's controllers evaluate expressions in their own processes,
+// functions are the functions and macros that such an expression may call: those whose results are
+// not larger than their arguments. Flux's controllers evaluate expressions in their own processes,
 // where all tenants share the time and the memory.
 const functions = "all|charAt|contains|double|duration|endsWith|exists|exists_one|filter|first|has|hasValue|indexOf|int|last|lowerAscii|matches|orValue|size|split|startsWith|string|substring|timestamp|trim|uint|upperAscii|value"
 

@@ -154,8 +154,8 @@ const maxAddress = 256
 // regular expression but . and *: their schema sees to it.
 func matchesAny(address, patterns string) string {
 	regexp := "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '/?$'"
-	// What stands before the first star is compared first: an expression that is
-	// made of a pattern is compiled anew for each request.
+	// The text before the first star is compared first, since the API server compiles an expression
+	// that is made of a pattern for each request.
 	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).startsWith(p.split('*')[0]) && (%[1]s).matches(%[4]s))",
 		address, quote(cleanURL), patterns, regexp, maxAddress)
 }

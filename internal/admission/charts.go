@@ -28,7 +28,7 @@ func charts() Rule {
 			validation{
 				built + " || has(" + own + ") && has(" + own + ".anyChartDependencies) && " + own + ".anyChartDependencies",
 				objectPhrase + " + 'must not take a chart out of a ' + " + short("(has("+c.source+".kind) ? "+c.source+".kind : 'source without a kind')") +
-					" + ', whose dependencies come from addresses that nobody approved: publish the chart and use a HelmRepository or an OCIRepository," +
+					" + ', whose dependencies come from addresses that are not approved: publish the chart and use a HelmRepository or an OCIRepository," +
 					" or ask the platform team for sources.anyChartDependencies'",
 			},
 			// The rule tenure-shards makes sure that this label is the namespace's.

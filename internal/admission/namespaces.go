@@ -186,7 +186,7 @@ func changedEntries(field string) string {
 func namespaceValidations() []validation {
 	all := []validation{
 		{"variables.owner && (request.operation != 'UPDATE' || " + editable + ")",
-			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"},
+			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' assign it to a tenant or control it: ask the platform team to change them'"},
 		{"request.operation != 'UPDATE' || !variables.owner || " + owns(tenantOf("oldObject")),
 			"'namespace ' + variables.name + ' must not be changed: it is not a namespace of a tenant that you own'"},
 		{"request.operation != 'UPDATE' || (" + protectedChanges + ").size() == 0",

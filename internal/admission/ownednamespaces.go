@@ -66,7 +66,7 @@ func namespaceNames() Rule {
 
 // matchesName returns CEL that holds if a pattern, in which * matches any characters,
 // matches a whole text. It compares the text before the first star first, since the API
-// server compiles an expression made from a pattern anew for each request.
+// server compiles an expression made from a pattern for each request.
 func matchesName(pattern, text string) string {
 	return fmt.Sprintf("(%[1]s == %[2]s || %[1]s.contains('*') && %[2]s.startsWith(%[1]s.split('*')[0]) && %[2]s.matches('^' + %[1]s.replace('.', '[.]').replace('*', '.*') + '$'))", pattern, text)
 }

@@ -123,7 +123,7 @@ func sources() Rule {
 		},
 		validation{
 			path("spec.recurseSubmodules", "!%s"),
-			objectPhrase + " + 'must not set spec.recurseSubmodules: submodules come from addresses that nobody approved, use spec.include'",
+			objectPhrase + " + 'must not set spec.recurseSubmodules: submodules come from addresses that are not approved, use spec.include'",
 		},
 	)
 	return r

@@ -110,7 +110,7 @@ func TestWhereContentLeads(t *testing.T) {
 	every := func(interval string) string {
 		return strings.Replace(generator(1, 1, 1), "namespace: apps}", "namespace: apps, annotations: {source.extensions.fluxcd.io/reconcileEvery: "+interval+"}}", 1)
 	}
-	const opensNothing, inShardOnly = "whose dependencies come from addresses that nobody approved: publish the chart", "in a shard only: ask the platform team to give the namespace the label sharding.fluxcd.io/key"
+	const opensNothing, inShardOnly = "whose dependencies come from addresses that are not approved: publish the chart", "in a shard only: ask the platform team to give the namespace the label sharding.fluxcd.io/key"
 	const elsewhere, flaggerOff = "Secret x must not send a Provider elsewhere in its key address (allowed: ", "needs that the platform allows Flagger for the tenant"
 	long := "https://hooks.example.com/" + strings.Repeat("a", 1900)
 	for _, tc := range []struct{ reason, manifest, want string }{

@@ -32,7 +32,7 @@ func claims() Rule {
 		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
 			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))) : [])", object, isDevice)
 	}
-	// A claim that already was as it is may stay, whatever the limits are now.
+	// An unchanged claim is allowed, even if it exceeds the limits.
 	each := func(holds string) string {
 		return specs("object") + ".all(c, oldObject != null && c in " + specs("oldObject") + " || " + holds + ")"
 	}

@@ -215,7 +215,7 @@ func finalizing(name string) func(context.Context, client.Client) error {
 }
 
 const (
-	whoseIs  = "say whose it is"
+	whoseIs  = "assign it to a tenant"
 	ownerRef = `{"metadata":{"ownerReferences":[{"apiVersion":"tenure.dev/v1alpha1","kind":"Tenant","name":"alpha","uid":"6c54c8a5-7a3f-4a19-a4ce-9d2a8e2a4f50"}]}}`
 	label    = "tenure.dev/tenant"
 )

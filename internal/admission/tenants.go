@@ -80,15 +80,15 @@ func contents() Rule {
 		scope:         tenantObjects,
 		ownParameters: true,
 		validations: []validation{
-			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
-			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that are not allowed: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 		},
 	}
 }
 
 // cordon refuses all changes in the namespaces of a cordoned tenant. Running workloads go on: the
 // rule exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant
-// to stop it, and not to learn what it does.
+// to stop all changes.
 func cordon() Rule {
 	return Rule{
 		Name:      Prefix + "cordon",
@@ -103,7 +103,7 @@ func cordon() Rule {
 		ownParameters: true,
 		compensates:   true,
 		validations: []validation{
-			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
+			{"false", "'is cordoned, and only the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
 		},
 	}
 }

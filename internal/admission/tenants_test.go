@@ -74,7 +74,7 @@ func TestCordoned(t *testing.T) {
 	configMap := func(name string) *unstructured.Unstructured {
 		return parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: cordoned}}")
 	}
-	const want = "tenant cordoned: is cordoned, and nobody but the platform may change configmaps in namespace cordoned"
+	const want = "tenant cordoned: is cordoned, and only the platform may change configmaps in namespace cordoned"
 	testwait.For(t, "the cordon to be in force", patience, func() (bool, string) {
 		err := account.Create(t.Context(), configMap("new"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
@@ -119,7 +119,7 @@ func TestCordoned(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			decided(t, tc.what(tc.who), tc.held, "is cordoned, and nobody but the platform")
+			decided(t, tc.what(tc.who), tc.held, "is cordoned, and only the platform")
 		})
 	}
 }
@@ -231,7 +231,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 		revision = "{apiVersion: apps/v1, kind: ControllerRevision, " + metadata + ", revision: 1, data: {spec: {template: {metadata: {finalizers: [%s]}}}}}"
 		bad      = "example.com/x"
 	)
-	const want = "tenant templates: Deployment new must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: orphan, foregroundDeletion, operator.example.com/served)"
+	const want = "tenant templates: Deployment new must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there (allowed: orphan, foregroundDeletion, operator.example.com/served)"
 	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
 		err := manifest(workload, "Deployment", "replicas: 1", bad)(holder)
 		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
@@ -265,7 +265,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			decided(t, tc.what(tc.who), tc.held, "must not give what is made of its templates finalizers")
+			decided(t, tc.what(tc.who), tc.held, "must not have finalizers in its templates")
 		})
 	}
 }
@@ -290,7 +290,7 @@ func TestFinalizers(t *testing.T) {
 		}
 	}
 	const configMap, lease, role = "apiVersion: v1, kind: ConfigMap", "apiVersion: coordination.k8s.io/v1, kind: Lease", "apiVersion: rbac.authorization.k8s.io/v1, kind: Role"
-	const want = "tenant holding: ConfigMap new must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: orphan, foregroundDeletion, operator.example.com/served)"
+	const want = "tenant holding: ConfigMap new must not have finalizers that are not allowed: leave out metadata.finalizers (allowed: orphan, foregroundDeletion, operator.example.com/served)"
 	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
 		err := manifest(configMap, "example.com/x")(holder)
 		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
@@ -318,7 +318,7 @@ func TestFinalizers(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			decided(t, tc.what(tc.who), tc.held, "must not have finalizers that nobody serves")
+			decided(t, tc.what(tc.who), tc.held, "must not have finalizers that are not allowed")
 		})
 	}
 	// The rule tenure-namespaces refuses it as well, and either of the two may answer.

@@ -93,7 +93,7 @@ func (t *translation) selectedLabel(field, key, value string) bool {
 	case key == podSecurity+"enforce":
 		t.note(Refused, field, "for some of the namespaces, the Pod Security level can be restricted only: give the level of the others in additionalMetadata")
 	case ours(key) || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
-		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
+		t.note(Refused, field, "the label assigns the namespace to a tenant or controls it, so a Tenant cannot set it")
 	default:
 		return true
 	}

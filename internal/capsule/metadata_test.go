@@ -59,7 +59,7 @@ func TestNamespaceMetadataRefused(t *testing.T) {
 		reason, options, field, message string
 		state                           State
 	}{
-		{"the platform's label", `{additionalMetadataList: [{namespaceSelector: {}, labels: {tenure.dev/tenant: gas}}]}`, "additionalMetadataList[0].labels[tenure.dev/tenant]", "whose namespace", Refused},
+		{"the platform's label", `{additionalMetadataList: [{namespaceSelector: {}, labels: {tenure.dev/tenant: gas}}]}`, "additionalMetadataList[0].labels[tenure.dev/tenant]", "assigns the namespace", Refused},
 		{"a lower level for some", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: privileged}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "restricted only", Refused},
 		{"another template", `{additionalMetadataList: [{namespaceSelector: {}, annotations: {a: "{{ x }}"}}]}`, "additionalMetadataList[0].annotations[a]", "of templates only", Refused},
 		{"no selector", `{additionalMetadataList: [{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, labels: {a: b}}]}`, "additionalMetadataList[0].namespaceSelector", "Is", Refused},

@@ -128,7 +128,7 @@ func (t *translation) label(field, key, value string) {
 	case key == v1alpha1.LabelCapsuleTenant || key == corev1.LabelMetadataName:
 		t.note(Reported, field, "the label names the tenant or the namespace, and keeps its value")
 	case ours(key) || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
-		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
+		t.note(Refused, field, "the label assigns the namespace to a tenant or controls it, so a Tenant cannot set it")
 	default:
 		out.Labels[key] = value
 	}

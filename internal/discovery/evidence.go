@@ -199,7 +199,7 @@ func (d *discovery) deliverer(u unstructured.Unstructured) (platform, tenant str
 	case remote != nil:
 		return "", what + " delivers into another cluster"
 	case !d.appliedByPlatform(&u):
-		return "", what + " was applied by nobody of the platform's"
+		return "", what + " was not applied by the platform"
 	case account.Name != "" && admin != "":
 		return fmt.Sprintf("%s applies as account %s, which has cluster-admin by %s", what, account, admin), ""
 	case account.Name != "":

@@ -158,18 +158,18 @@ func TestEvidence(t *testing.T) {
 		},
 		"applied by a ResourceSet of a tenant": {
 			reason:  "a ResourceSet in another namespace is not the platform's",
-			objects: []client.Object{fromSet(kustomizes("x", "app", "flux-system/flux-system", ""), "x")}, tenant: "Kustomization x/app was applied by nobody of the platform's",
+			objects: []client.Object{fromSet(kustomizes("x", "app", "flux-system/flux-system", ""), "x")}, tenant: "Kustomization x/app was not applied by the platform",
 		},
 		"made by somebody": {
 			reason:  "what the platform's Flux did not apply, others made",
-			objects: []client.Object{kustomizes("x", "app", "flux-system/flux-system", "")}, tenant: "Kustomization x/app was applied by nobody of the platform's",
+			objects: []client.Object{kustomizes("x", "app", "flux-system/flux-system", "")}, tenant: "Kustomization x/app was not applied by the platform",
 		},
 		"applied by a tenant": {
 			reason: "what a tenant applied does not become the platform's by its source",
 			objects: []client.Object{
 				by(kustomizes("x", "app", "flux-system/teams", "deployer"), apps), by(kustomizes("y", "app", "flux-system/flux-system", ""), "x/app"),
 			},
-			tenant: "Kustomization x/app applies as account x/deployer; Kustomization y/app was applied by nobody of the platform's",
+			tenant: "Kustomization x/app applies as account x/deployer; Kustomization y/app was not applied by the platform",
 		},
 		"one of two": {
 			reason: "one object that is a tenant's is enough",
@@ -207,7 +207,7 @@ func TestEvidence(t *testing.T) {
 			objects: []client.Object{
 				by(delivers("teams", "x"), apps), by(kustomizes("y", "app", "flux-system/flux-system", ""), "flux-system/team"),
 			},
-			tenant: "Kustomization flux-system/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository, into namespace x; Kustomization y/app was applied by nobody of the platform's",
+			tenant: "Kustomization flux-system/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository, into namespace x; Kustomization y/app was not applied by the platform",
 		},
 		"a target of the platform's repository": {
 			reason:  "the platform decides what is applied",

@@ -92,7 +92,7 @@ func TestStuckNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	exists(t, admin, false, &corev1.Namespace{}, "", "stuck-b")
-	condition(t, admin, "stuck", "Ready", "Deleting", "waits for namespace stuck-a to be gone: ")
+	condition(t, admin, "stuck", "Ready", "Deleting", "waits for the deletion of namespace stuck-a: ")
 	condition(t, admin, "stuck", "Ready", "Deleting", "example.com/nobody in 1 resource instances")
 	create(t, admin, tenantManifest("not-stuck", "{namespaces: {create: [not-stuck]}}"))
 	condition(t, admin, "not-stuck", "Ready", "InPlace", "1 namespace")

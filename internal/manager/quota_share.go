@@ -135,7 +135,7 @@ func equal[T any](p *valuePool, kind string, value T) T {
 func intern(text string) string { return unique.Make(text).Value() }
 
 // compact returns the content of an unstructured object with canonical copies of its field
-// names and short texts. The JSON decoder allocates them anew for each object.
+// names and short texts. The JSON decoder allocates new ones for each object.
 func compact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -102,7 +102,7 @@ func wrongSelectedLabel(key, value string) string {
 	switch {
 	case key == labelPodSecurity && value == restricted:
 	case strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/"), key == labelPodSecurity, key == labelPodSecurityVersion, key == corev1.LabelMetadataName:
-		wrong = append(wrong, "it says whose the namespace is or what holds in it")
+		wrong = append(wrong, "it assigns the namespace to a tenant or controls it")
 	}
 	return strings.Join(wrong, "; ")
 }

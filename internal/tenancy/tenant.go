@@ -83,7 +83,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 	for _, name := range slices.Sorted(maps.Keys(in.Labels)) {
 		wrong := append(validation.IsQualifiedName(name), validation.IsValidLabelValue(in.Labels[name])...)
 		if strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") || name == labelPodSecurity || name == labelPodSecurityVersion || name == corev1.LabelMetadataName {
-			wrong = append(wrong, "it says whose the namespace is or what holds in it")
+			wrong = append(wrong, "it assigns the namespace to a tenant or controls it")
 		}
 		if len(wrong) > 0 {
 			problems = append(problems, fmt.Errorf("label %s of spec.namespaces.labels cannot be set: %s", name, strings.Join(wrong, "; ")))

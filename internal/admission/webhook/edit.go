@@ -101,9 +101,9 @@ func mayEdit(s Situation, before *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// change says why the entries must not change from what they were, and gives those of the Tenant
-// their values. It leaves a protected entry of the Tenant as it was: the policies refuse any
-// change of it, and the manager writes it.
+// change returns the reason why a change of the entries is refused, or nil, and sets the entries of
+// the Tenant to the Tenant's values. It does not change a protected entry of the Tenant: the policies
+// refuse any change of it, and the manager writes it.
 func (m *metadata) change(old map[string]string) *Refusal {
 	for _, key := range changedKeys(old, m.entries) {
 		if own, ok := m.own[key]; ok {
@@ -118,7 +118,7 @@ func (m *metadata) change(old map[string]string) *Refusal {
 			continue
 		}
 		if ofTenure(key) {
-			return refuse("namespace %s must keep the %s %s, which says whose it is", m.namespace, m.kind, key)
+			return refuse("namespace %s must keep the %s %s, which assigns it to a tenant", m.namespace, m.kind, key)
 		}
 		if r := m.choose(key); r != nil {
 			return r

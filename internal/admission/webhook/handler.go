@@ -50,9 +50,8 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Handler answers the API server's question about a namespace that an owner
-// makes or changes. Several may run at a time: what they admit is compared and swapped in the
-// tenant's reservations.
+// Handler decides about a namespace that an owner creates or changes. Several handlers may run at
+// the same time: they write admitted names to the tenant's reservations by compare and swap.
 type Handler struct {
 	// Client reads from a cache with the indexes of [Index].
 	Client client.Reader

@@ -103,7 +103,7 @@ func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Clu
 	}
 	tenants, err := o.findTenants(ctx, &cluster)
 	if apierrors.IsForbidden(err) {
-		fmt.Fprintf(streams.Err, "note: tenants are known by their labels alone, and the dependencies of the platform are not checked: %s\n", ui.Clean(err.Error()))
+		fmt.Fprintf(streams.Err, "note: tenants are found by their labels only, and the dependencies of the platform are not checked: %s\n", ui.Clean(err.Error()))
 		err = nil
 	}
 	if err != nil {

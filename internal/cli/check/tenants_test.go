@@ -36,7 +36,7 @@ func TestFewerRights(t *testing.T) {
 	if err != nil || len(results) < 10 {
 		t.Errorf("got %d results and %v", len(results), err)
 	}
-	if said := errs.String(); !strings.HasPrefix(said, "note: tenants are known by their labels alone") || !strings.Contains(said, "kustomizations") {
+	if said := errs.String(); !strings.HasPrefix(said, "note: tenants are found by their labels only") || !strings.Contains(said, "kustomizations") {
 		t.Errorf("the note is %q", said)
 	}
 	for _, r := range results {

@@ -122,7 +122,10 @@ func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [
 			accounts = append(accounts, a.String())
 		}
 		for _, r := range t.Repositories {
-			repositories = append(repositories, r.Address())
+			// A tenant may have sources for the same repository in several namespaces.
+			if !slices.Contains(repositories, r.Address()) {
+				repositories = append(repositories, r.Address())
+			}
 		}
 		ready, message := tenantState(objects[t.Name])
 		rows = append(rows, []string{
@@ -143,11 +146,11 @@ func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [
 // with the problem.
 func tenantState(o *v1alpha1.Tenant) (ready, message string) {
 	if o == nil {
-		return "-", "known by label or by its Flux objects, no Tenant"
+		return "-", "no Tenant object; found by its label or its Flux objects"
 	}
 	c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
 	if c == nil {
-		return string(metav1.ConditionUnknown), "the manager has not looked at it yet"
+		return string(metav1.ConditionUnknown), "the manager has not reconciled it yet"
 	}
 	message = c.Message
 	for _, kind := range []string{"WithinQuota", "HostsSeparate"} {
@@ -156,7 +159,7 @@ func tenantState(o *v1alpha1.Tenant) (ready, message string) {
 		}
 	}
 	if c.ObservedGeneration != o.Generation {
-		return string(metav1.ConditionUnknown), "the manager has not looked at the last change yet; before, " + message
+		return string(metav1.ConditionUnknown), "the manager has not reconciled the last change yet; before, " + message
 	}
 	return string(c.Status), message
 }

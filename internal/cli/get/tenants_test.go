@@ -22,23 +22,23 @@ func TestTenantRows(t *testing.T) {
 	old := ready
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
-	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "others may have the same hosts"}
+	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "other tenants may use the same hosts"}
 	got := tenantRows([]discovery.Tenant{
 		{
 			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
 			Accounts: []discovery.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
-			Repositories: []discovery.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
+			Repositories: []discovery.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}, {URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
 		},
 		{Name: "labelled", Namespaces: []string{"labelled"}},
 	}, map[string]*v1alpha1.Tenant{
 		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded, shared), "new": object("new"),
 	})
 	want := [][]string{
-		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not looked at the last change yet; before, 1 namespace is in place"},
+		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not reconciled the last change yet; before, 1 namespace is in place"},
 		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
-		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; others may have the same hosts"},
-		{"labelled", "-", "labelled", "", "", "", "known by label or by its Flux objects, no Tenant"},
-		{"new", "Unknown", "new-one", "", "", "", "the manager has not looked at it yet"},
+		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
+		{"labelled", "-", "labelled", "", "", "", "no Tenant object; found by its label or its Flux objects"},
+		{"new", "Unknown", "new-one", "", "", "", "the manager has not reconciled it yet"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a tenant is one row, lists are joined (-want +got):\n%s", diff)

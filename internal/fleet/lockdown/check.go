@@ -204,7 +204,7 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	}
 	i := slices.IndexFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
 	if i < 0 {
-		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ", so tenants can change no Flux object: " + c.rulesAdvice("", "")}}, nil
+		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ": the rules refuse tenants' Flux objects without it: " + c.rulesAdvice("", "")}}, nil
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -212,7 +212,7 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	}
 	message := v1alpha1.ProfileName
 	if wait := rolloutDelay(profiles[i], deployments); wait > 0 {
-		message += fmt.Sprintf("; within the bounds, a namespace can keep the Kustomizations of others waiting for %s", wait)
+		message += fmt.Sprintf("; within the bounds, one namespace can delay the Kustomizations of others by %s", wait)
 	}
 	if reason := notInForce(profiles[i], time.Now()); reason != "" {
 		return []Result{{"TenancyProfile", false, "not in force: " + reason}}, nil

@@ -16,7 +16,7 @@ func TestHosts(t *testing.T) {
 	const at = ", lastTransitionTime: '2026-01-01T00:00:00Z', reason: Any}"
 	kube := fake.NewClientBuilder().WithObjects(
 		tenant("alone", "{type: HostsSeparate, status: 'True', message: no other"+at),
-		tenant("shares", "{type: Ready, status: 'False', message: other"+at+", {type: HostsSeparate, status: 'False', message: others may have the same hosts"+at),
+		tenant("shares", "{type: Ready, status: 'False', message: other"+at+", {type: HostsSeparate, status: 'False', message: other tenants may use the same hosts"+at),
 		tenant("unclear", "{type: HostsSeparate, status: 'Unknown', message: an expression"+at),
 		tenant("without", ""),
 	).Build()
@@ -25,7 +25,7 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Result{
-		{"hosts of tenant shares", false, "others may have the same hosts"},
+		{"hosts of tenant shares", false, "other tenants may use the same hosts"},
 		{"hosts of tenant unclear", true, "an expression"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -229,7 +229,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 	case len(warning) > 0 && !p.cluster.Warn:
 		return Result{group.name, false, "only warns, and refuses nothing (" + strings.Join(warning, ", ") + "): " + p.cluster.rulesAdvice("--mode enforce", "mode: enforce")}, nil
 	case len(warning) > 0:
-		return Result{group.name, true, "only warns, as was chosen, and refuses nothing"}, nil
+		return Result{group.name, true, "only warns, as configured, and refuses nothing"}, nil
 	}
 	return Result{group.name, true, group.good}, nil
 }

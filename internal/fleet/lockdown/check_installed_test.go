@@ -174,7 +174,7 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 			}
 		}()
 	}
-	if got := row("tenure-objects-own"); !got.OK || !strings.Contains(got.Message, "only warns, as was chosen") {
+	if got := row("tenure-objects-own"); !got.OK || !strings.Contains(got.Message, "only warns, as configured") {
 		t.Errorf("warn mode is not shown as what it is: %+v", got)
 	}
 	if got := row(always); !got.OK {

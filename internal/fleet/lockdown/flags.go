@@ -75,7 +75,7 @@ func (s FlagState) String() string {
 	case s.OK():
 		return "in force"
 	case s.Overridden:
-		return fmt.Sprintf("set, but %s comes later and wins: take it out", s.Got)
+		return fmt.Sprintf("set, but %s comes later and overrides it: remove it", s.Got)
 	case s.Got != "":
 		return "is " + s.Got
 	}

@@ -204,7 +204,7 @@ func imageStates(images []Image, pins []Pin, built []*unstructured.Unstructured)
 		case now.Tag != pins[at].Tag || now.Digest != "" && now.Digest != pins[at].Digest:
 			state.Message = "is not the version that is pinned: " + verifyImages
 		case !runs[state.Pinned]:
-			state.Message = "is pinned, but an entry in images, or a patch, of the fleet's own changes it: take that out"
+			state.Message = "is pinned, but another entry of images or a patch of the fleet changes it: remove that"
 		}
 		states = append(states, state)
 	}
@@ -261,7 +261,7 @@ func (t *tree) checkPins(pins []Pin, plain, locked *survey, fresh bool) ([]strin
 		return o.GetKind() == "Namespace" && o.GetName() == t.fleet.Sync.Namespace
 	})
 	if !labelled {
-		wrong = append(wrong, fmt.Sprintf("the namespace %s is not among Flux's manifests, so other images are not kept out of it: add it to them", t.fleet.Sync.Namespace))
+		wrong = append(wrong, fmt.Sprintf("the namespace %s is not among Flux's manifests, so the rule cannot refuse other images there: add it to them", t.fleet.Sync.Namespace))
 	}
 	return wrong, nil
 }

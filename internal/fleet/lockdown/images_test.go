@@ -105,7 +105,7 @@ func TestPinsRefused(t *testing.T) {
 		{"plain", system, lockdown.Image{Name: image, Reference: image + ":v1.9.5"}, pins, image + ":v1.9.5@" + digest, ""},
 		{"from a registry of one's own", system, lockdown.Image{Name: image, Reference: image + ":v1.9.5"}, pin(mirror, "v1.9.5"), mirror + ":v1.9.5@" + digest, ""},
 		{"the fleet names that registry already", edit("newName: " + mirror), lockdown.Image{Name: image, Reference: mirror + ":v1.9.5"}, pin(mirror, "v1.9.5"), mirror + ":v1.9.5@" + digest, ""},
-		{"the fleet sets the tag, and so takes the digest off", edit("newTag: v1.9.4"), lockdown.Image{Name: image, Reference: image + ":v1.9.4"}, pin(image, "v1.9.4"), "", "is pinned, but an entry in images, or a patch, of the fleet's own changes it"},
+		{"the fleet sets the tag, and so takes the digest off", edit("newTag: v1.9.4"), lockdown.Image{Name: image, Reference: image + ":v1.9.4"}, pin(image, "v1.9.4"), "", "is pinned, but another entry of images or a patch of the fleet changes it"},
 		{"another image was checked", system, lockdown.Image{Name: image, Reference: image + ":v1.9.5"}, []lockdown.Pin{{Name: "x", Pin: pins[0].Pin}}, "", "is not pinned, so its Pods are refused"},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

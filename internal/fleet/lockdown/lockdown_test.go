@@ -266,7 +266,7 @@ func TestFlagStates(t *testing.T) {
 		{"a plain flag means true", "--no-remote-bases", "--no-remote-bases", "in force"},
 		{"the value may be the next argument", "--default-service-account, robot", "--default-service-account", "in force"},
 		{"an empty account is none", "--default-service-account=", "--default-service-account", "missing"},
-		{"the last one wins", "--no-remote-bases=true, --no-remote-bases=false", "--no-remote-bases", "set, but false comes later and wins: take it out"},
+		{"the last one wins", "--no-remote-bases=true, --no-remote-bases=false", "--no-remote-bases", "set, but false comes later and overrides it: remove it"},
 		{"gates of several arguments add up", "'--feature-gates=A=false,ExternalArtifact=true', --feature-gates=B=true", "--feature-gates=ExternalArtifact", "in force"},
 		{"a gate that is switched off", "--feature-gates=ExternalArtifact=false", "--feature-gates=ExternalArtifact", "is false"},
 		{"another flag with this one's name in front", "--no-remote-bases-at-all=true", "--no-remote-bases", "missing"},

@@ -48,13 +48,13 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	results = append(results, result("artifacts", len(shown) == 0, "are served within the cluster alone", strings.Join(shown, "; ")))
+	results = append(results, result("artifacts", len(shown) == 0, "are served only inside the cluster", strings.Join(shown, "; ")))
 	addresses, err := c.addresses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wrong = notificationsReach(policies, addresses)
-	return append(results, result("notifications", wrong == "", "leave the cluster's addresses out, if the network enforces policies", wrong)), nil
+	return append(results, result("notifications", wrong == "", "go only to addresses outside of the cluster, if the network enforces policies", wrong)), nil
 }
 
 // shown returns a message for each Service that exposes source-controller's artifacts
@@ -70,7 +70,7 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 		kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
 		external, _, _ := unstructured.NestedSlice(s.Object, "spec", "externalIPs")
 		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
-			shown = append(shown, "Service "+s.GetName()+" shows the artifacts of all tenants outside of the cluster: make it of type ClusterIP, without external addresses")
+			shown = append(shown, "Service "+s.GetName()+" exposes the artifacts of all tenants outside of the cluster: set the type ClusterIP, without external addresses")
 		}
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
@@ -80,7 +80,7 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 	for _, d := range deployments {
 		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
 		if name := controllerOf(d); host && (name == sourceController["app"] || name == notificationController["app"]) {
-			shown = append(shown, "Deployment "+d.GetName()+" has the network of its node, where no policy holds: take spec.template.spec.hostNetwork out")
+			shown = append(shown, "Deployment "+d.GetName()+" uses the network of its node, where no network policy applies: remove spec.template.spec.hostNetwork")
 		}
 	}
 	return shown, nil
@@ -130,14 +130,14 @@ func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[str
 			}
 			for _, what := range slices.Sorted(maps.Keys(addresses)) {
 				if len(rule.To) == 0 || slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return leadsTo(peer, addresses[what]) }) {
-					open = append(open, fmt.Sprintf("%s lets them reach the addresses of %s, such as %s", p.Name, what, addresses[what]))
+					open = append(open, fmt.Sprintf("%s lets notification-controller reach the addresses of %s, such as %s", p.Name, what, addresses[what]))
 				}
 			}
 		}
 	}
 	switch {
 	case !held:
-		return "nothing holds back where notification-controller posts: " + lockDown
+		return "no network policy limits the addresses to which notification-controller posts: " + lockDown
 	case len(open) > 0:
 		return strings.Join(open, "; ") + ": " + lockDown + ", with --cluster-range for ranges that are not private"
 	}
@@ -183,7 +183,7 @@ func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
 	}
 	switch {
 	case !held:
-		return "none holds back who reaches source-controller, which serves the artifacts of all tenants: apply those that `flux install` brings"
+		return "none limits the access to source-controller, which serves the artifacts of all tenants: apply the policies of `flux install`"
 	case len(open) > 0:
 		return strings.Join(open, ", ") + " let other namespaces reach the artifacts of source-controller: allow Flux's own namespace alone"
 	}

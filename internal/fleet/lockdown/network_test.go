@@ -36,9 +36,9 @@ func TestArtifactsOpen(t *testing.T) {
 		documents []string
 		want      string
 	}{
-		{"none at all", nil, "none holds back"},
-		{"for another controller only", []string{"{metadata: {name: n}, spec: {podSelector: {matchLabels: {app: x}}}}"}, "none holds back"},
-		{"for what goes out only", []string{"{metadata: {name: n}, spec: {podSelector: {}, policyTypes: [Egress]}}"}, "none holds back"},
+		{"none at all", nil, "none limits the access"},
+		{"for another controller only", []string{"{metadata: {name: n}, spec: {podSelector: {matchLabels: {app: x}}}}"}, "none limits the access"},
+		{"for what goes out only", []string{"{metadata: {name: n}, spec: {podSelector: {}, policyTypes: [Egress]}}"}, "none limits the access"},
 		{"from its own namespace", []string{own}, ""},
 		{"from nowhere", []string{"{metadata: {name: n}, spec: {podSelector: {}}}"}, ""},
 		{"metrics for everybody", []string{own, "{metadata: {name: n}, spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {}}], ports: [{port: 8080}]}]}}"}, ""},
@@ -89,7 +89,7 @@ func TestNotificationsReach(t *testing.T) {
 	const own = "{metadata: {name: own}, spec: {podSelector: {}, policyTypes: [Egress], egress: [%s]}}"
 	for _, tc := range []struct{ reason, rules, want string }{
 		{"nothing is allowed", "", ""},
-		{"everything is", "{}", "own lets them reach the addresses of Pods, such as fd00::5; own lets them reach the addresses of Services"},
+		{"everything is", "{}", "own lets notification-controller reach the addresses of Pods, such as fd00::5; own lets notification-controller reach the addresses of Services"},
 		{"names, and the API server", "{ports: [{port: 53, protocol: UDP}]}, {to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443}, {port: 6443}]}", ""},
 		{"another port", "{to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443}, {port: 8080}]}", "addresses of Services"},
 		{"a range of ports", "{to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443, endPort: 9000}]}", "addresses of Services"},
@@ -107,7 +107,7 @@ func TestNotificationsReach(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
 	}
-	if got := notificationsReach(nil, addresses); !strings.Contains(got, "nothing holds back") {
+	if got := notificationsReach(nil, addresses); !strings.Contains(got, "no network policy limits") {
 		t.Errorf("no policy at all: got %q", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestNotificationsReach(t *testing.T) {
 func TestComponentKeepsNotificationsOut(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]netip.Addr{"Services": netip.MustParseAddr("10.96.0.1"), "metadata": netip.MustParseAddr("169.254.169.254"), "public": netip.MustParseAddr("203.0.113.7")}
-	if got := notificationsReach(policiesOf(t, config.FluxComponents()), addresses); !strings.Contains(got, "allow-egress lets them reach the addresses of Services") {
+	if got := notificationsReach(policiesOf(t, config.FluxComponents()), addresses); !strings.Contains(got, "allow-egress lets notification-controller reach the addresses of Services") {
 		t.Errorf("without the component: got %q", got)
 	}
 	for _, tc := range []struct {
@@ -134,7 +134,7 @@ func TestComponentKeepsNotificationsOut(t *testing.T) {
 		}
 		policies := policiesOf(t, locked)
 		got := notificationsReach(policies, addresses)
-		if strings.Count(got, " lets them reach ") != 1 || !strings.Contains(got, "addresses of "+tc.open) {
+		if strings.Count(got, " lets notification-controller reach ") != 1 || !strings.Contains(got, "addresses of "+tc.open) {
 			t.Errorf("%s: got %q, want that %s alone can be reached", tc.reason, got, tc.open)
 		}
 		if got := artifactsOpen(policies); got != "" {

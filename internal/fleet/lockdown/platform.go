@@ -278,7 +278,7 @@ func (s *survey) check(sync layout.Sync) error {
 	}
 	wrong = append(wrong, s.checkShards()...)
 	if s.rootAccount != RootAccount {
-		wrong = append(wrong, fmt.Sprintf("  %s: a patch sets spec.serviceAccountName to %s: take it out", s.root, s.rootAccount))
+		wrong = append(wrong, fmt.Sprintf("  %s: a patch sets spec.serviceAccountName to %s: remove it", s.root, s.rootAccount))
 	}
 	for _, b := range wide(s.system(), sync.Namespace) {
 		wrong = append(wrong, "  "+b)
@@ -304,7 +304,7 @@ func wide(objects []*unstructured.Unstructured, namespace string) []string {
 		for _, subject := range subjects {
 			m, _ := subject.(map[string]any)
 			if m["namespace"] == namespace && (m["name"] == "kustomize-controller" || m["name"] == "helm-controller") {
-				all = append(all, fmt.Sprintf("ClusterRoleBinding %s makes %s a cluster-admin: take it out", o.GetName(), m["name"]))
+				all = append(all, fmt.Sprintf("ClusterRoleBinding %s makes %s a cluster-admin: remove it", o.GetName(), m["name"]))
 			}
 		}
 	}

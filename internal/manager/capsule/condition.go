@@ -72,7 +72,7 @@ func (s *state) ready() metav1.Condition {
 	c := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.refused}
 	if s.refused != "" {
 		if s.reason == reasonRefused && s.ours != nil {
-			c.Message += "; what was in force before still is"
+			c.Message += "; the earlier state stays in force"
 		}
 		return c
 	}
@@ -83,7 +83,7 @@ func (s *state) ready() metav1.Condition {
 		}
 		return c
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the Tenant of tenure.dev is on its way"
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the Tenant of tenure.dev is not ready yet"
 	return c
 }
 
@@ -111,7 +111,7 @@ func (s *state) oursCondition(kind string) *metav1.Condition {
 // honoured returns the condition Honoured, which names the fields without effect and the
 // fields with a different effect.
 func honoured(notes []capsule.Note) metav1.Condition {
-	c := metav1.Condition{Type: conditionHonoured, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "every field has its effect"}
+	c := metav1.Condition{Type: conditionHonoured, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "every field has an effect"}
 	var without, otherwise []capsule.Note
 	for _, n := range notes {
 		if n.State == capsule.Different {

@@ -134,7 +134,7 @@ func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.Cap
 	}
 	notes := capsule.Check(c)
 	refusals := capsule.Result{Notes: notes}.Refusals()
-	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonSucceeded, "it holds for Capsule's Tenants"
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonSucceeded, "it is in force for Capsule's Tenants"
 	if len(refusals) > 0 {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, "no Tenant of Capsule is changed until this is solved: "+join(refusals)
 	}

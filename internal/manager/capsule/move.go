@@ -52,7 +52,7 @@ func (r *TenantReconciler) move(ctx context.Context, s *state, left, platform []
 	if !found {
 		return nil
 	}
-	s.moved = &metav1.Condition{Type: conditionMoved, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "what Capsule's controller made is replaced"}
+	s.moved = &metav1.Condition{Type: conditionMoved, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "Tenure's objects have replaced those of Capsule's controller"}
 	if len(left) > 0 {
 		s.again = retryInterval
 		s.moved.Status, s.moved.Reason = metav1.ConditionFalse, reasonLeft
@@ -74,13 +74,13 @@ func (r *TenantReconciler) moveNamespace(ctx context.Context, s *state, ns *core
 		if err := r.Client.Patch(ctx, ns, patch, client.FieldOwner(FieldManager)); err != nil {
 			return nil, fmt.Errorf("cannot label namespace %s: %w", ns.Name, err)
 		}
-		return []string{"namespace " + ns.Name + " is on its way"}, nil
+		return []string{"namespace " + ns.Name + ", which is not ready yet"}, nil
 	case tenant != s.theirs.Name:
 		return []string{"namespace " + ns.Name + " has label " + v1alpha1.LabelTenant + "=" + tenant}, nil
 	}
 	ready := s.oursReady()
 	if ready == nil || ready.Status != metav1.ConditionTrue || !slices.Contains(s.ours.Status.Namespaces, ns.Name) {
-		return []string{"what Capsule made in namespace " + ns.Name + ", until the Tenant of tenure.dev is ready there"}, nil
+		return []string{"Capsule's objects in namespace " + ns.Name + ", until the Tenant of tenure.dev is ready there"}, nil
 	}
 	return r.clean(ctx, s, ns.Name)
 }
@@ -105,7 +105,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 			continue
 		}
 		if who, ok := covered(*b, bindings.Items); !ok {
-			left = append(left, fmt.Sprintf("RoleBinding %s/%s, since nothing of Tenure's gives %s the role %s there", namespace, b.Name, who, b.RoleRef.Name))
+			left = append(left, fmt.Sprintf("RoleBinding %s/%s, since no binding of Tenure gives %s the role %s there", namespace, b.Name, who, b.RoleRef.Name))
 			continue
 		}
 		old = append(old, b)
@@ -121,7 +121,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 	} {
 		theirs, ours := split(kind.objects, s.theirs)
 		if len(theirs) > 0 && ours < kind.wanted {
-			left = append(left, fmt.Sprintf("every %s of Capsule's in namespace %s, since Tenure's are not all there", kind.name, namespace))
+			left = append(left, fmt.Sprintf("every %s of Capsule in namespace %s, since those of Tenure do not all exist", kind.name, namespace))
 			continue
 		}
 		old = append(old, theirs...)

@@ -174,7 +174,7 @@ func TestTenant(t *testing.T) {
 		t.Errorf("what others wrote on the Tenant is lost:\n%s", diff)
 	}
 	theirs(t, c, "oil", "told what is accepted", func(tt *v1beta2.Tenant) bool {
-		return hasCondition(tt, "Honoured", metav1.ConditionFalse, "accepted") && hasCondition(tt, "Ready", metav1.ConditionUnknown, "on its way")
+		return hasCondition(tt, "Honoured", metav1.ConditionFalse, "accepted") && hasCondition(tt, "Ready", metav1.ConditionUnknown, "not ready yet")
 	})
 
 	deleting := theirs(t, c, "oil", "there", func(*v1beta2.Tenant) bool { return true })

@@ -26,8 +26,8 @@ func ruleStatus() client.Object {
 // a namespace with the label and without a RuleStatus the API server refuses everything that a
 // rule could be about.
 //
-// A rule that cannot be written is a problem of the Tenant, and the namespace keeps what it has. With
-// onlyNew, rules leaves out the namespaces that have a RuleStatus.
+// If the RuleStatus of a namespace cannot be written, rules returns the problem for the status of the Tenant,
+// and the namespace keeps its RuleStatus. With onlyNew, rules skips the namespaces that have a RuleStatus.
 func (r *TenantReconciler) rules(ctx context.Context, s *state, onlyNew bool) (problem, err error) {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -66,10 +66,10 @@ func (s *state) spaceReady(ns *corev1.Namespace) metav1.Condition {
 	}
 	_, inForce := ns.Labels[v1alpha1.LabelParameters]
 	if !inForce || provisioned == nil || provisioned.Status != metav1.ConditionTrue {
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "what the Tenant says is on its way"
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the namespace does not have all objects of the Tenant yet"
 		return c
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonSucceeded, "the namespace has what the Tenant says"
+	c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonSucceeded, "the namespace has all objects of the Tenant"
 	return c
 }
 

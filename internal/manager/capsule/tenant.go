@@ -115,7 +115,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 		return r.finalize(ctx, s)
 	}
 	if !s.own {
-		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand, and that decides: delete this one, which keeps the namespaces of that one, or give that one the label "+tenancy.LabelManaged+"="+ManagedValue)
+		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand, and only that one has an effect: delete this Tenant of Capsule, which keeps the namespaces, or give the other one the label "+tenancy.LabelManaged+"="+ManagedValue)
 		return r.handOver(ctx, s)
 	}
 	profile, err := r.Profiles.Profile(ctx)
@@ -198,7 +198,7 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 		}
 	}
 	if s.ours != nil && s.own {
-		s.refuse(reasonTerminating, "it goes when everything of the tenant is gone")
+		s.refuse(reasonTerminating, "it is deleted after all objects of the tenant")
 		// The API server refuses what the deletion of a namespace needs as long as it has no
 		// RuleStatus.
 		if _, err := r.rules(ctx, s, true); err != nil {

@@ -76,9 +76,9 @@ func await(ctx context.Context, mgr manager.Manager, kinds []schema.GroupVersion
 	return look(ctx, changed, func() bool { return len(unserved(mgr, kinds)) == 0 })
 }
 
-// look returns true when what it looks for is there, and false when the context ends
-// before. It looks when the definition of a kind changes, and in case that came too
-// early, again and again, less and less often.
+// look returns true when there returns true, and false if the context ends before. It calls there
+// after each change of a CRD, and, because a change may arrive before the cluster serves the kind,
+// also with a growing delay.
 func look(ctx context.Context, changed <-chan struct{}, there func() bool) bool {
 	wait := requeueDelay
 	timer := time.NewTimer(wait)

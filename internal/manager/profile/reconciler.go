@@ -94,7 +94,7 @@ func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstru
 	if errors.Is(err, tenancy.ErrInvalid) {
 		r.Count(Counts{})
 		c.Status, c.Reason = metav1.ConditionFalse, ReasonInvalid
-		c.Message = err.Error() + "; what was in force before still is, where a namespace has its own parameters"
+		c.Message = err.Error() + "; in namespaces with parameters, the earlier profile stays in force"
 		return c, nil
 	}
 	if err != nil {

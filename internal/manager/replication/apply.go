@@ -55,7 +55,7 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 	case !applied(existing, manager) && w.entry.Capsule && replicatedByOthers(existing):
 		// As with Capsule, declarations share an object as long as no two set the same field.
 	case !applied(existing, manager) && w.entry.Capsule && replicatedByCapsule(existing, w.tenant):
-		// The declaration moves from Capsule, with what it made there.
+		// The declaration moves from Capsule, with the objects that Capsule created for it.
 		force = true
 	case !applied(existing, manager) && !w.entry.adopt:
 		p.add(reasonConflict, "%s exists, and somebody else made it, so that it cannot be adopted unasked: remove it, or set adopt to take part in it", name(w.object))

@@ -112,7 +112,7 @@ func period(text string) (time.Duration, string) {
 
 // honoured returns the condition Honoured: every field has an effect.
 func honoured() metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has its effect"}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has an effect"}
 }
 
 // scopeOfKind returns whether a kind is namespaced.

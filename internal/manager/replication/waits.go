@@ -26,7 +26,7 @@ type pendingSource struct {
 
 // next returns the requeue delay for the declaration of a field manager, or zero if it
 // expects no objects. The delay is [requeueDelay] at first and then the time since the wait began, up
-// to [resync]. The wait begins anew when the set of expected objects changes.
+// to [resync]. The wait begins again when the set of expected objects changes.
 func (w *pendingSources) next(manager string, waiting map[string]bool, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

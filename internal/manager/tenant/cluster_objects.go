@@ -38,7 +38,7 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted
 		}
 		err := tenantnamespace.Apply(ctx, r.Client, object)
 		if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok && apierrors.IsForbidden(err) {
-			f.problem(ReasonFailed, "the manager may not give the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", binding.RoleRef.Name, tenantnamespace.LabelBindable)
+			f.problem(ReasonFailed, "the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", binding.RoleRef.Name, tenantnamespace.LabelBindable)
 			continue
 		}
 		if err != nil {

@@ -59,14 +59,14 @@ type sharedHosts struct {
 func (f *reconcileState) hostsSeparate() metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionHostsSeparate, ObservedGeneration: f.tenant.Generation,
-		Status: metav1.ConditionTrue, Reason: ReasonSeparate, Message: "no other tenant may have the same hosts",
+		Status: metav1.ConditionTrue, Reason: ReasonSeparate, Message: "no other tenant may use the same hosts",
 	}
 	shared := slices.Clone(f.shared)
 	if slices.ContainsFunc(shared, func(s sharedHosts) bool { return s.overlap }) {
 		shared = slices.DeleteFunc(shared, func(s sharedHosts) bool { return !s.overlap })
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonOverlapping, "others may have the same hosts: "
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonOverlapping, "other tenants may use the same hosts: "
 	} else if len(shared) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotComparable, "others may have the same hosts, since an expression cannot be compared: "
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNotComparable, "other tenants may use the same hosts, since an expression cannot be compared: "
 	} else {
 		return c
 	}

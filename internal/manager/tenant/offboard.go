@@ -27,7 +27,7 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 	f := &reconcileState{tenant: tenant}
 	if tenant.Spec.Protected {
 		// The deletion bypassed the admission policy.
-		f.problem(ReasonProtected, "the tenant is protected, and nothing of it is removed: set spec.protected to false to let it go")
+		f.problem(ReasonProtected, "the tenant is protected, so the manager deletes nothing: set spec.protected to false first")
 		return r.finish(ctx, f)
 	}
 	profile, err := r.Profiles.Profile(ctx)
@@ -130,7 +130,7 @@ func (r *Reconciler) leave(ctx context.Context, f *reconcileState) error {
 				continue
 			}
 		}
-		f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", ns.Name, remains(ns))
+		f.problem(ReasonDeleting, "waits for the deletion of namespace %s%s", ns.Name, remains(ns))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (r *Reconciler) await(ctx context.Context, f *reconcileState) error {
 		return fmt.Errorf("cannot close the reservations of tenant %s: %w", f.tenant.Name, err)
 	}
 	if name != "" {
-		f.problem(ReasonDeleting, "waits for namespace %s, which an owner was about to make, for two minutes at most", name)
+		f.problem(ReasonDeleting, "waits for namespace %s, which an owner may still be creating, for two minutes at most", name)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (r *Reconciler) last(ctx context.Context, f *reconcileState) error {
 	var staying []string
 	for i := range namespaces.Items {
 		if leaves(f, &namespaces.Items[i]) {
-			f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", namespaces.Items[i].Name, remains(&namespaces.Items[i]))
+			f.problem(ReasonDeleting, "waits for the deletion of namespace %s%s", namespaces.Items[i].Name, remains(&namespaces.Items[i]))
 			continue
 		}
 		staying = append(staying, namespaces.Items[i].Name)

@@ -168,7 +168,7 @@ func (r *Reconciler) create(ctx context.Context, f *reconcileState) error {
 		case existing.Labels[v1alpha1.LabelTenant] == f.tenant.Name:
 			f.add(existing)
 		default:
-			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: label it %s=%s if it is to be this tenant's, or take it off the list",
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: label it %s=%s to assign it to this tenant, or remove it from the list",
 				name, whose(existing), v1alpha1.LabelTenant, f.tenant.Name)
 		}
 	}

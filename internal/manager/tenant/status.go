@@ -234,7 +234,7 @@ func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatu
 		return
 	case len(f.exceeded) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, ReasonExceeded
-		c.Message = "the tenant uses more than its quotas allow, and gets nothing new of it until it has less: " + strings.Join(f.exceeded, ", ")
+		c.Message = "the tenant uses more than its quotas allow, so the API server refuses new objects until it uses less: " + strings.Join(f.exceeded, ", ")
 	}
 	apimeta.SetStatusCondition(&status.Conditions, c)
 }

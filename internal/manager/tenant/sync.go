@@ -80,7 +80,7 @@ func readyCondition(u *unstructured.Unstructured) (metav1.ConditionStatus, strin
 func (f *reconcileState) synced() metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionSynced, ObservedGeneration: f.tenant.Generation,
-		Status: metav1.ConditionTrue, Reason: ReasonDelivered, Message: "what the tenant's repositories say is applied",
+		Status: metav1.ConditionTrue, Reason: ReasonDelivered, Message: "Flux has applied the tenant's repositories",
 	}
 	switch {
 	case len(f.syncFailed) > 0:

@@ -227,7 +227,7 @@ func (r *Reconciler) refusalDelay(ns *corev1.Namespace) time.Duration {
 // explain returns an error that tells how to fix a refused object.
 func explain(object client.Object, err error) error {
 	if b, ok := object.(*rbacv1.RoleBinding); ok && apierrors.IsForbidden(err) {
-		return fmt.Errorf("the manager may not give the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", b.RoleRef.Name, LabelBindable)
+		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", b.RoleRef.Name, LabelBindable)
 	}
 	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
 }

@@ -172,7 +172,7 @@ func (c *proxyClient) send(ctx context.Context, k rawRequest) (rawResponse, erro
 		Header: http.Header{},
 	}).WithContext(ctx)
 	if k.body != "" {
-		// A connection that the proxy has ended meanwhile is made anew.
+		// The transport opens a new connection if the proxy has closed the old one.
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(k.body)), nil }
 		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(k.body)), int64(len(k.body))
 		request.Header.Set("Content-Type", "application/json")

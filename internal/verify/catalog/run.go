@@ -67,11 +67,11 @@ type Report struct {
 	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []discovery.Platform
 	Results  []Result
-	// Simulated are the controllers in whose place a stand-in runs, each with what it does, as
-	// text.
+	// Simulated are the controllers that a simulation replaces, each with a text about what the
+	// simulation does.
 	Simulated []string
-	// Like says, for a tenant that was not attacked in full, which tenant of
-	// the same shape was: its findings hold for both.
+	// Like maps a tenant that was not attacked in full to the tenant of the same shape that was:
+	// the findings of that tenant apply to both.
 	Like map[string]string
 	// Ungoverned are the namespaces of tenants that Tenure's rules leave out, in a cluster that
 	// has these rules: no label names the tenant.

@@ -16,7 +16,7 @@ func addStuckFinalizers(register func(...Attack)) {
 		Controls: []string{"policy on finalizers"},
 		Fix:      Fix{Advice: "allow tenants only the finalizers that a controller removes, with a ValidatingAdmissionPolicy on metadata.finalizers"},
 		Run: requests(request{
-			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
+			what:  "create an object with a finalizer that no controller removes, which blocks the deletion of its namespace",
 			aimed: creating(finalized, plain),
 			own:   creating(plain),
 		}),

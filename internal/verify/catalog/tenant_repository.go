@@ -100,11 +100,10 @@ func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Co
 	return restore, nil
 }
 
-// makeSlimSources copies the tenant's source, with no more of the repository than
-// the folder of the attacks: a Kustomization fetches and unpacks all of its
-// source's artifact, for each attack anew, and a repository may be large. A tenant whose
-// Kustomization and source are in the platform's namespace gets one more in its namespace, as it could make
-// itself, if the repository needs no credentials.
+// makeSlimSources copies the tenant's source with only the folder of the attacks: a Kustomization
+// fetches and unpacks the whole artifact of its source for each attack, and a repository may be
+// large. A tenant whose Kustomization and source are in the platform's namespace gets a second copy
+// in its own namespace if the repository needs no credentials: the tenant could create this source.
 func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructured.Unstructured, err error) {
 	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
 	theirs := object(version, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)

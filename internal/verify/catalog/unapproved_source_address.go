@@ -41,7 +41,7 @@ func fetchesFromAnywhere(ctx context.Context, e *Scenario) Finding {
 		return request{what: what, aimed: ifServed(field, of(sourceAPI, kind, e.approved(ctx, kind), map[string]any{field: value}))}
 	}
 	unapproved := func(apiVersion, kind string, where map[string]any) request {
-		return source("have a "+kind+" fetch from an address that nobody approved", apiVersion, kind, where)
+		return source("have a "+kind+" fetch from an address that is not approved", apiVersion, kind, where)
 	}
 	all := []request{
 		unapproved(sourceAPI, "GitRepository", map[string]any{"url": "https://git.unapproved.example.net/any/thing"}),

@@ -332,9 +332,9 @@ func (r *contentsReader) sourceObject(ctx context.Context, ref flux.Ref) (*unstr
 	return source, nil
 }
 
-// published reports whether a source is an artifact that somebody else publishes for everybody:
-// like a chart from elsewhere, it is not about the tenants of one fleet. It is false if the
-// owners of the fleet's repositories are not known.
+// published reports whether a source is an artifact of a third party, which, like a third-party
+// chart, does not know the tenants of this fleet. It returns false if the owners of the fleet's
+// repositories are unknown.
 func (r *contentsReader) published(ctx context.Context, ref flux.Ref) bool {
 	if ref.Kind != flux.OCIRepository {
 		return false

@@ -54,8 +54,8 @@ type waitingRequest struct {
 	sure bool
 	// dryRun is set if the API server will not count the request.
 	dryRun bool
-	// since is when the request arrived, and short when the tenant began to lack what it
-	// needs.
+	// since is the time when the request arrived, and short the time when the tenant's free quota
+	// became too small for it.
 	since, short time.Time
 	verdict      waitState
 }
@@ -286,7 +286,7 @@ func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
 }
 
-// judge sets the verdict of a waiter, and subtracts what it needs from what is left.
+// judge sets the verdict of a waiting request, and subtracts its needs from the remaining quota.
 func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) error {
 	blocked, held, short, full := false, false, false, false
 	var of []*state
