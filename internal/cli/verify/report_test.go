@@ -334,7 +334,7 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		f      findings
 		want   string
 	}{
-		{"what was looked for", findings{path: "p"}, "? no tenants: there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers what is not the platform's; the option --tenants names them\n"},
+		{"what was looked for", findings{path: "p"}, "? no tenants: there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers with a team's rights, rather than from the platform's own repository or with all rights; the option --tenants names them\n"},
 		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
 		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! lacks: a label on a, b: "},
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},

@@ -151,7 +151,7 @@ func (p *page) causes(c clusterReport) {
 }
 
 // noTenants describes what verify looked for if it found no tenant.
-const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers what is not the platform's; the option --tenants names them"
+const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant) besides the platform's own, and no namespace in which Flux delivers with a team's rights, rather than from the platform's own repository or with all rights; the option --tenants names them"
 
 // causesFirst returns the objects that are not ready: sources first, then Kustomizations
 // and HelmReleases, and last those that only wait for others.
