@@ -161,7 +161,7 @@ func rootless(dir string, all []placed) []string {
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(folders)), func(folder string) bool {
 		for above := range applied {
-			if inside(folder+"/", above) && !(above == folder && roots[folder]) {
+			if inside(folder+"/", above) && (above != folder || !roots[folder]) {
 				return true
 			}
 		}
