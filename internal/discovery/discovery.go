@@ -307,21 +307,29 @@ func (d *discovery) assignNamespaces() error {
 }
 
 // assignUnlimited lists the namespaces of the Kustomizations that deliver another repository than
-// the platform's own anywhere, as the controller: an infrastructure team's, or a team's that may
-// do everything. Only people know which.
+// the platform's own anywhere, as the controller or as an account with cluster-admin: an infrastructure
+// team's, or a team's that may do everything. Only people know which.
 func (d *discovery) assignUnlimited(seen map[string]bool) {
+	reasons := map[string][]string{}
 	for _, u := range d.kustomizations {
-		if !d.fromOthers(u) || nested(u, "spec", "targetNamespace") != "" {
+		if !d.ofPlatform(u) || !d.limitless(u) || !d.otherRepository(u) || nested(u, "spec", "targetNamespace") != "" {
 			continue
+		}
+		who := "names no account"
+		if account := d.accountOf(u); account.Name != "" {
+			who = fmt.Sprintf("applies as account %s, which has cluster-admin by %s", account, d.adminBinding(account))
 		}
 		for _, namespace := range inventoryNamespaces(u) {
 			if d.platform[namespace] || d.byNamespace[namespace] != nil || seen[namespace] {
 				continue
 			}
-			seen[namespace] = true
-			d.found = append(d.found, Platform{namespace, fmt.Sprintf("Kustomization %s/%s delivers into it and names no account, from %s, which is not the platform's own repository: whoever may push there may do everything",
-				u.GetNamespace(), u.GetName(), sourceOf(u))})
+			reasons[namespace] = append(reasons[namespace], fmt.Sprintf("Kustomization %s/%s delivers into it and %s, from %s, which is not the platform's own repository: whoever may push there may do everything",
+				u.GetNamespace(), u.GetName(), who, sourceOf(u)))
 		}
+	}
+	for namespace, why := range reasons {
+		seen[namespace] = true
+		d.found = append(d.found, Platform{namespace, strings.Join(why, "; ")})
 	}
 }
 
@@ -341,8 +349,12 @@ func (d *discovery) ofOthers(u unstructured.Unstructured) bool {
 // fromOthers reports whether a Kustomization in the platform's namespace delivers another Git
 // repository than the platform's own, and names no account.
 func (d *discovery) fromOthers(u unstructured.Unstructured) bool {
-	return d.roots != nil && u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && nested(u, "spec", "serviceAccountName") == "" &&
-		sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
+	return u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && nested(u, "spec", "serviceAccountName") == "" && d.otherRepository(u)
+}
+
+// otherRepository reports whether a Kustomization delivers another Git repository than the platform's own.
+func (d *discovery) otherRepository(u unstructured.Unstructured) bool {
+	return d.roots != nil && sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
 }
 
 // owner returns the tenant for which a Flux object delivers, or nil. This is the tenant of its

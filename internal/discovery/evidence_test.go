@@ -103,6 +103,8 @@ func TestEvidence(t *testing.T) {
 		content["status"] = map[string]any{"inventory": map[string]any{"entries": entries}}
 		return k
 	}
+	asAdmin := delivers("teams", "", "x_web_apps_Deployment")
+	asAdmin.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["serviceAccountName"] = "team"
 	for name, tc := range map[string]struct {
 		reason           string
 		objects          []client.Object
@@ -217,6 +219,11 @@ func TestEvidence(t *testing.T) {
 			reason:   "only people know whose it is",
 			objects:  []client.Object{by(delivers("teams", "", "x_web_apps_Deployment", "_y__Namespace", "_all_rbac.authorization.k8s.io_ClusterRole"), apps)},
 			platform: "Kustomization flux-system/team delivers into it and names no account, from GitRepository/flux-system/teams, which is not the platform's own repository: whoever may push there may do everything; Kustomization flux-system/team delivers into it and names no account, from GitRepository/flux-system/teams, which is not the platform's own repository: whoever may push there may do everything",
+		},
+		"another repository as an admin": {
+			reason:   "the same, by an account of the team's",
+			objects:  []client.Object{by(asAdmin, apps), admin("team", "flux-system", "team")},
+			platform: "Kustomization flux-system/team delivers into it and applies as account flux-system/team, which has cluster-admin by ClusterRoleBinding team, from GitRepository/flux-system/teams, which is not the platform's own repository: whoever may push there may do everything",
 		},
 		"a target of cluster-admin": {
 			reason: "the platform delivers there, by an account of its own",

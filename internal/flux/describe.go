@@ -210,7 +210,7 @@ func describeKustomization(row *Row, o *kustomizev1.Kustomization) {
 const healthChecks = "Running health checks"
 
 // awaitHealth makes a Kustomization that runs health checks wait for the objects of Flux among
-// the checked ones.
+// the checked ones, and names the others that spec.healthChecks has.
 func (r *Row) awaitHealth(o *kustomizev1.Kustomization) {
 	reconciling := apimeta.FindStatusCondition(o.Status.Conditions, meta.ReconcilingCondition)
 	if r.State != Working || reconciling == nil || reconciling.Status != metav1.ConditionTrue || !strings.HasPrefix(reconciling.Message, healthChecks) {
@@ -218,10 +218,23 @@ func (r *Row) awaitHealth(o *kustomizev1.Kustomization) {
 	}
 	checked := checkedObjects(o)
 	if len(checked) == 0 {
+		r.Message = reconciling.Message + namedChecks(o)
 		return
 	}
 	r.State, r.Message, r.checks = Blocked, reconciling.Message, true
 	r.Needs = append(r.Needs, checked...)
+}
+
+// namedChecks names the objects in spec.healthChecks.
+func namedChecks(o *kustomizev1.Kustomization) string {
+	if o.Spec.Wait || len(o.Spec.HealthChecks) == 0 {
+		return ""
+	}
+	var refs []Ref
+	for _, check := range o.Spec.HealthChecks {
+		refs = append(refs, Ref{Kind(check.Kind), check.Namespace, check.Name})
+	}
+	return " of " + nameRefs(refs)
 }
 
 // checkedObjects returns the objects of Flux whose health a Kustomization checks, without itself.

@@ -73,6 +73,24 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
+// TestNamedHealthChecks checks that a Kustomization which waits for an object of another kind than Flux's
+// names it.
+func TestNamedHealthChecks(t *testing.T) {
+	t.Parallel()
+	o := &kustomizev1.Kustomization{ObjectMeta: at("flux-system", "apps", 1)}
+	o.Spec.SourceRef = kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "fleet"}
+	o.Spec.HealthChecks = []meta.NamespacedObjectKindReference{{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "web", Name: "app"}}
+	running := healthChecks + " for revision main@sha1:1 with a timeout of 5m0s"
+	o.Status.ObservedGeneration = 1
+	o.Status.Conditions = append(ready("Unknown", meta.ProgressingReason, "Reconciliation in progress", 1),
+		metav1.Condition{Type: meta.ReconcilingCondition, Status: metav1.ConditionTrue, Reason: meta.ProgressingReason, Message: running})
+	row, _ := describe(o)
+	got := Assess([]Row{git("fleet", revisionA, Ready), row})
+	if len(got.Awaited) != 1 || got.Awaited[0].Reason != running+" of Deployment/web/app" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestOperatorHealth checks that an object of flux-operator which waits for its objects has failed as
 // soon as one of them has failed, and not only at its timeout.
 func TestOperatorHealth(t *testing.T) {

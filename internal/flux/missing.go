@@ -147,7 +147,7 @@ func missingConfigs(failures []Finding) []string {
 }
 
 // variable finds a variable in a value that the API server refuses. A Kustomization with
-// spec.postBuild replaces all variables, those without a value by nothing.
+// spec.postBuild replaces all variables.
 var variable = regexp.MustCompile(`"[^"$]*\$\{(\w+)[^}]*\}`)
 
 // unreplaced returns a sentence for each Kustomization that fails since it replaces no variables.
@@ -171,10 +171,25 @@ func unreplaced(failures []Finding) []string {
 	return all
 }
 
+// unset finds the variable in the message of a Kustomization whose spec.postBuild has no value for it.
+var unset = regexp.MustCompile(`variable not set \(strict mode\): "(\w+)"`)
+
+// unsetVariables returns a sentence for each Kustomization that replaces a variable without a value.
+func unsetVariables(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if match := unset.FindStringSubmatch(f.Reason); match != nil && f.Row.Kind == Kustomization {
+			all = append(all, fmt.Sprintf("${%[1]s} has no value in spec.postBuild of %[2]s, which Flux refuses since version 2.9, unless the gate StrictPostBuildSubstitutions is off: give it one there, in a ConfigMap that it names, or as ${%[1]s:=value}",
+				match[1], f.Row.Ref()))
+		}
+	}
+	return all
+}
+
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
-// for each Secret and ConfigMap that does not exist, one for each Kustomization whose variables nothing
-// replaces, for each field that a kind does not have, and for each webhook without an answer, with the
-// objects that need them and the way out.
+// for each Secret and ConfigMap that does not exist, for each Kustomization whose variables nothing
+// replaces or have no value, for each field that a kind does not have, and for each webhook without an
+// answer, with the objects that need them and the way out.
 func Lacking(failures []Finding) []string {
 	var all []string
 	for _, missing := range MissingGroups(failures) {
@@ -198,7 +213,7 @@ func Lacking(failures []Finding) []string {
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
 	all = append(all, missingConfigs(failures)...)
-	return slices.Concat(all, unreplaced(failures), unknownFields(failures), silentWebhooks(failures))
+	return slices.Concat(all, unreplaced(failures), unsetVariables(failures), unknownFields(failures), silentWebhooks(failures))
 }
 
 // namedObjects is the number of objects that a sentence names.

@@ -64,6 +64,7 @@ func TestLacking(t *testing.T) {
 		fails(Kustomization, "crossplane", `Kustomization/flux-system/aws dry-run failed: failed to create typed patch object (flux-system/aws; kustomize.toolkit.fluxcd.io/v1, Kind=Kustomization): .spec.validation: field not declared in schema`),
 		fails(Kustomization, "flux-system", `Kustomization "apps" is invalid: [metadata.labels: Invalid value: "${CLUSTER_NAME}": a valid label, spec.timeout: Invalid value: "${RECONCILE_TIMEOUT:=5m}", metadata.labels: Invalid value: "${CLUSTER_NAME}"]`),
 		fails(Kustomization, "nodes", `ClusterClass/a/b dry-run failed (InternalError): Internal error occurred: failed calling webhook "validation.x-k8s.io": failed to call webhook: Post "https://capi.capi-system.svc:443/validate?timeout=10s": 502 cannot reach 10.96.20.141:443: the Pod 198.18.0.7:9443 behind the Service capi-system/capi: cannot reach port 9443 of Pod capi-system/capi-1: the Pod is simulated: no program listens there`),
+		fails(Kustomization, "radix", `post build failed for 'HelmRelease.v2.helm.toolkit.fluxcd.io/radix': envsubst error: variable substitution failed: variable not set (strict mode): "ZONE"`),
 		fails(Kustomization, "crashed", `failed calling webhook "x.example.com": failed to call webhook: Post "https://x.x.svc:443/": connection refused`),
 		fails(HelmRelease, "web", `template: ${CLUSTER_NAME} is not defined`),
 		fails(Kustomization, "spoke", `unable to read KubeConfig secret 'flux-system/spoke' error: secrets "spoke" not found`),
@@ -74,6 +75,7 @@ func TestLacking(t *testing.T) {
 		"Secret flux-system/spoke is not there: Kustomization/flux-system/spoke needs it; give it with --apply FILE, or take what needs it as ready with --assume Kustomization/flux-system/spoke, since no other cluster can be invented",
 		"ConfigMap flux-system/vars is not there: Kustomization/flux-system/other needs it; if it is not in the repository, such as one that a script makes, give it with --apply FILE",
 		"nothing replaces ${CLUSTER_NAME}, ${RECONCILE_TIMEOUT} in what Kustomization/flux-system/flux-system applies: add spec.postBuild to it; if a script replaces them, such as with envsubst, give --fleet a copy in which it has",
+		"${ZONE} has no value in spec.postBuild of Kustomization/flux-system/radix, which Flux refuses since version 2.9, unless the gate StrictPostBuildSubstitutions is off: give it one there, in a ConfigMap that it names, or as ${ZONE:=value}",
 		"Kustomization has no field .spec.validation in kustomize.toolkit.fluxcd.io/v1: delete it from flux-system/aws, and from all objects that Flux has not tried yet, in what Kustomization/flux-system/crossplane applies",
 		"the webhook validation.x-k8s.io of Service capi-system/capi gets no answer, since its program does not run here: Kustomization/flux-system/nodes needs it; take that as ready with --assume Kustomization/flux-system/nodes, or give --fleet a copy without the webhook",
 	}

@@ -334,7 +334,7 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		f      findings
 		want   string
 	}{
-		{"what was looked for", findings{path: "p"}, "? no tenants: the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository; name the namespaces of tenants with --tenants\n"},
+		{"what was looked for", findings{path: "p"}, "? no tenants: the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository with rights that are not those of a cluster admin; name the namespaces of tenants with --tenants\n"},
 		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
 		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! missing: a tenant's label on a, b: "},
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},

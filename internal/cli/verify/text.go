@@ -151,7 +151,7 @@ func (p *page) causes(c clusterReport) {
 }
 
 // noTenants describes what verify looked for if it found no tenant.
-const noTenants = "the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository; name the namespaces of tenants with --tenants"
+const noTenants = "the fleet has no Tenant, no namespace of a team with a tenant's label (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers a team's repository with rights that are not those of a cluster admin; name the namespaces of tenants with --tenants"
 
 // causesFirst returns the objects that are not ready: sources first, then Kustomizations
 // and HelmReleases, and last those that only wait for others.
