@@ -9,6 +9,7 @@ import (
 	"net"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
+// proxyHostFlag is the flag that names the proxy.
+const proxyHostFlag = "proxy-host"
+
 // options are the flags.
 type options struct {
 	kubeflags.Flags
@@ -33,8 +37,10 @@ type options struct {
 
 	url, branch, path       string
 	security, mode          string
-	capsule                 bool
+	capsule, proxy          bool
 	capsuleGiven            *bool // nil keeps the fleet's setting
+	proxyGiven              *bool // nil keeps the fleet's setting
+	proxyHosts              []string
 	allow                   []string
 	image                   string // of tenure-server
 	components, extra       []string
@@ -102,6 +108,13 @@ func (o *options) given(cmd *cobra.Command) {
 	if cmd.Flags().Changed("capsule") {
 		o.capsuleGiven = &o.capsule
 	}
+	if cmd.Flags().Changed("proxy") {
+		o.proxyGiven = &o.proxy
+	}
+	if cmd.Flags().Changed(proxyHostFlag) {
+		// Without a name, the slice is not nil: nil keeps the fleet's names.
+		o.proxyHosts = slices.DeleteFunc(o.proxyHosts, func(name string) bool { return name == "" })
+	}
 	o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
 }
 
@@ -114,6 +127,8 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.BoolVar(&o.capsule, "capsule", false, "install Capsule's kinds, which the manager translates (default: as in the fleet)")
+	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
+	flags.StringArrayVar(&o.proxyHosts, proxyHostFlag, nil, "`NAME` by which people reach the proxy from outside, for its certificate; repeatable; an empty NAME removes all names (default: the fleet's)")
 	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
@@ -158,7 +173,7 @@ func (o *options) complete() (*rest.Config, bootstrap.Options, error) {
 	opts = bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
 		Remote:  gitrepo.Remote{Branch: o.branch},
-		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Capsule: o.capsuleGiven},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 	}
@@ -223,6 +238,9 @@ func (o *options) check() error {
 		if err := lockdown.CheckImage(o.image); err != nil {
 			return err
 		}
+	}
+	if err := lockdown.CheckProxyHosts(o.proxyHosts); err != nil {
+		return err
 	}
 	if err := bootstrap.CheckPath(o.path); err != nil {
 		return err

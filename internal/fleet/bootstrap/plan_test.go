@@ -196,6 +196,35 @@ func TestPlanCapsule(t *testing.T) {
 	}
 }
 
+// TestPlanProxy checks that a bootstrap with the proxy writes it and its names, that a later one
+// without the options keeps both, and that one can remove them.
+func TestPlanProxy(t *testing.T) {
+	t.Parallel()
+	b := folder(t, nil)
+	yes, no := true, false
+	for _, step := range []struct {
+		reason       string
+		wanted       *bool
+		names        []string
+		there, named bool
+	}{
+		{"with --proxy and --proxy-host", &yes, []string{"proxy.example.com"}, true, true},
+		{"without the options", nil, nil, true, true},
+		{"with an empty --proxy-host", nil, []string{}, true, false},
+		{"with --proxy=false", &no, nil, false, false},
+	} {
+		b.Profile.Proxy, b.Profile.ProxyHosts = step.wanted, step.names
+		if err := b.plan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		manifests, err := os.ReadFile(b.file(lockdown.Infrastructure + "/manager/proxy.yaml"))
+		named := strings.Contains(string(manifests), "- --tls-host=proxy.example.com\n")
+		if step.there != (err == nil) || step.named != named {
+			t.Errorf("%s: the proxy: %v, its name: %t, want %t and %t", step.reason, err, named, step.there, step.named)
+		}
+	}
+}
+
 // TestPlanOfAnotherSync checks that additions of people to the root objects stay, even if the
 // cluster moves to SSH.
 func TestPlanOfAnotherSync(t *testing.T) {

@@ -43,6 +43,11 @@ func checkProxyHosts(hosts []string, proxy bool) error {
 	if len(hosts) > 0 && !proxy {
 		return errors.New("cannot name the proxy, since it is not installed: add --proxy")
 	}
+	return CheckProxyHosts(hosts)
+}
+
+// CheckProxyHosts returns an error for a name that cannot be in the proxy's certificate.
+func CheckProxyHosts(hosts []string) error {
 	for _, host := range hosts {
 		if !proxyHost.MatchString(host) {
 			return fmt.Errorf("%q is not a name for the proxy: write a host such as proxy.example.com (--proxy-host)", host)
