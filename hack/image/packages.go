@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"text/template"
-)
 
-// downloads is the folder of the archives of a version.
-const downloads = sourceURL + "/releases/download/"
+	"github.com/tenure-dev/tenure/internal/release"
+)
 
 // krewTemplate is the manifest for krew, by which `kubectl tenure` is installed:
 // https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
@@ -90,7 +89,7 @@ func (s *source) packageFile(from string, sums map[string]string) ([]byte, error
 		}
 		// Homebrew's names of systems and processors.
 		cpu, home := map[string]string{"amd64": "intel", "arm64": "arm"}[on.arch], map[string]string{"darwin": "macos", "linux": "linux"}[on.os]
-		archive := packaged{OS: on.os, Arch: on.arch, CPU: cpu, URL: downloads + s.tag() + "/" + name, Sum: sums[name]}
+		archive := packaged{OS: on.os, Arch: on.arch, CPU: cpu, URL: release.DefaultArchives + "/" + s.tag() + "/" + name, Sum: sums[name]}
 		values.Archives = append(values.Archives, archive)
 		if n := len(values.Systems); n == 0 || values.Systems[n-1].Name != home {
 			values.Systems = append(values.Systems, packagedSystem{Name: home})

@@ -14,6 +14,9 @@ import (
 // DefaultRepository is where releases of Tenure publish the image of tenure-server.
 const DefaultRepository = "ghcr.io/tenure-dev/tenure-server"
 
+// DefaultArchives is the address whose folders, one a version, have the archives of releases.
+const DefaultArchives = "https://github.com/tenure-dev/tenure/releases/download"
+
 // Unreleased is the tag in manifests of a development build. No image has it.
 const Unreleased = "unreleased"
 
@@ -21,6 +24,7 @@ const Unreleased = "unreleased"
 var (
 	version    = ""
 	repository = DefaultRepository
+	archives   = DefaultArchives
 	commit     = ""
 	// key is the public key that signs releases: the DER of PKIX, in base64.
 	key = ""
@@ -88,6 +92,15 @@ var (
 // such a version an image is published.
 func (b Build) Released() bool {
 	return tagged.MatchString(b.Version) && !pseudo.MatchString(b.Version)
+}
+
+// Archives returns the address of the folder with the archives of this version, or "" for a
+// development build, and for a build with an image of its own, whose archives are elsewhere.
+func (b Build) Archives() string {
+	if !b.Released() || b.Repository != DefaultRepository {
+		return ""
+	}
+	return archives + "/" + b.Version
 }
 
 // Image returns the image of tenure-server of this version. For a development build it is

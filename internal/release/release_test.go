@@ -26,6 +26,16 @@ func TestImage(t *testing.T) {
 		if got, want := b.Image(), repository+":"+tt.want; got != want {
 			t.Errorf("%s: %s has the image %s, want %s", tt.reason, tt.version, got, want)
 		}
+		if got := b.Archives(); got != "" {
+			t.Errorf("%s: a build with an image of its own has the archives %s", tt.reason, got)
+		}
+		want := ""
+		if tt.want != release.Unreleased {
+			want = "https://github.com/tenure-dev/tenure/releases/download/" + tt.version
+		}
+		if got := (release.Build{Version: tt.version, Repository: release.DefaultRepository}).Archives(); got != want {
+			t.Errorf("%s: the archives are %q, want %q", tt.reason, got, want)
+		}
 		if got := b.Released(); got != (tt.want != release.Unreleased) {
 			t.Errorf("%s: released is %t", tt.reason, got)
 		}

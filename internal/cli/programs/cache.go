@@ -128,7 +128,7 @@ func writeProgram(name string, from io.Reader) error {
 	return errors.Join(err, to.Close())
 }
 
-// kubectl links the name under which tenure-cluster is kubectl.
+// kubectl links the name under which the control plane's program is kubectl.
 func kubectl(dir string) error {
-	return os.Symlink("tenure-cluster", filepath.Join(dir, "kubectl"))
+	return os.Symlink(controlPlane, filepath.Join(dir, "kubectl"))
 }

@@ -1,5 +1,6 @@
 // Package programs finds the programs of the local cluster for the commands that start one: in a
-// folder, in an archive, or at the address of a release.
+// folder, in an archive, or at the address of a release. A released program that has none beside it
+// takes those of its own release.
 //
 // Programs from an archive are used only if its checksum is in the file SHA256SUMS beside it, and
 // the file SHA256SUMS.sig is the signature of that file with the expected key. They are unpacked
@@ -32,6 +33,9 @@ const (
 	prefix        = "tenure-programs_"
 )
 
+// controlPlane is the program that no local cluster does without.
+const controlPlane = "tenure-cluster"
+
 // The limits of downloads, in bytes. An archive has some 140 MB.
 const (
 	maxSums      = 1 << 20
@@ -50,20 +54,33 @@ type Flags struct {
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "programs", "", "where the local cluster's programs are: a folder, an archive, or the `URL` of a folder with archives, such as a release's (default: the folder of this program)")
+	flags.StringVar(&f.from, "programs", "", "where the local cluster's programs are: a folder, an archive, or the `URL` of a folder with archives, such as a release's (default: the folder of this program; a released program without them there fetches those of its release)")
 	flags.StringVar(&f.key, "programs-key", "", "`FILE` with the public key that signed the archives (default: the key of this program's release)")
 }
 
-// Dir returns the folder with the programs, or "" for the folder of the running program. It fetches
-// and unpacks an archive that is not in the cache, and reports this to log. The error is
+// Dir returns the folder with the programs, or "" for own, the folder of the running program. It
+// fetches and unpacks an archive that is not in the cache, and reports this to log. The error is
 // [ErrUntrusted] if the archive is not the signed one.
-func (f *Flags) Dir(ctx context.Context, log io.Writer) (string, error) {
-	if f.from == "" {
-		if f.key != "" {
-			return "", errors.New("--programs-key is for --programs")
-		}
+func (f *Flags) Dir(ctx context.Context, own string, log io.Writer) (string, error) {
+	if f.from != "" {
+		return f.find(ctx, log)
+	}
+	if f.key != "" {
+		return "", errors.New("--programs-key is for --programs")
+	}
+	address := release.Current().Archives()
+	if _, err := os.Stat(filepath.Join(own, controlPlane)); err == nil || address == "" || release.Key() == nil {
 		return "", nil
 	}
+	dir, err := (&Flags{from: address}).find(ctx, log)
+	if err != nil {
+		err = ui.WithHint(err, "without this address, name a folder or an archive with --programs")
+	}
+	return dir, err
+}
+
+// find returns the folder of the programs that the flags name.
+func (f *Flags) find(ctx context.Context, log io.Writer) (string, error) {
 	remote := strings.Contains(f.from, "://")
 	if info, err := os.Stat(f.from); !remote && err != nil {
 		return "", fmt.Errorf("cannot find the programs: %w", err)

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -174,7 +175,7 @@ func TestURL(t *testing.T) {
 	server := p.serve()
 	var log bytes.Buffer
 	f := Flags{from: server.URL + "/v0.1.0/", key: p.public()}
-	dir, err := f.Dir(t.Context(), &log)
+	dir, err := f.Dir(t.Context(), "", &log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,12 +184,56 @@ func TestURL(t *testing.T) {
 		t.Errorf("it says %q, want %q", &log, want)
 	}
 	server.Close()
-	if again, err := f.Dir(t.Context(), &log); err != nil || again != dir {
+	if again, err := f.Dir(t.Context(), "", &log); err != nil || again != dir {
 		t.Errorf("from the cache: got %q, want %q: %v", again, dir, err)
 	}
 	other := publishKey(t)
-	if _, err := (&Flags{from: f.from, key: other}).Dir(t.Context(), &log); err == nil {
+	if _, err := (&Flags{from: f.from, key: other}).Dir(t.Context(), "", &log); err == nil {
 		t.Error("the cache was used for another key")
+	}
+}
+
+// TestOwnRelease runs a released program. Only if there are no programs in its folder, it fetches those
+// of its release, which have to be signed with its own key.
+func TestOwnRelease(t *testing.T) {
+	environment := os.Environ() // with the go command's cache
+	p := publish(t)
+	server := p.serve()
+	der, err := x509.MarshalPKIXPublicKey(p.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pkg = "-X github.com/tenure-dev/tenure/internal/release."
+	program := filepath.Join(t.TempDir(), "dir")
+	flags := pkg + "version=v0.1.0 " + pkg + "archives=" + server.URL + " " + pkg + "key=" + base64.StdEncoding.EncodeToString(der)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "-ldflags", flags, "./testdata/dir")
+	build.Env = environment
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	dir := func(own string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), program, own).CombinedOutput()
+		return string(out), err
+	}
+	beside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(beside, controlPlane), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := dir(beside); err != nil || out != "" {
+		t.Errorf("with programs in its folder: got %q and %v", out, err)
+	}
+	out, err := dir(t.TempDir())
+	said, unpacked, _ := strings.Cut(out, "\n")
+	if err != nil || said != "fetching "+ours+" from "+server.URL+"/v0.1.0" {
+		t.Fatalf("without programs in its folder: got %q and %v", out, err)
+	}
+	checkPrograms(t, unpacked)
+
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
+	p.files[sumsFile] = append(p.files[sumsFile], '\n')
+	if out, err := dir(t.TempDir()); err == nil || !strings.Contains(out, "is not signed with the expected key") {
+		t.Errorf("another signature: got %q and %v", out, err)
 	}
 }
 
@@ -211,25 +256,25 @@ func TestLocal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if dir, err := (&Flags{from: folder}).Dir(t.Context(), io.Discard); err != nil || dir != folder {
+	if dir, err := (&Flags{from: folder}).Dir(t.Context(), "", io.Discard); err != nil || dir != folder {
 		t.Errorf("a folder: got %q and %v, want %q", dir, err, folder)
 	}
-	dir, err := (&Flags{from: filepath.Join(folder, ours), key: p.public()}).Dir(t.Context(), io.Discard)
+	dir, err := (&Flags{from: filepath.Join(folder, ours), key: p.public()}).Dir(t.Context(), "", io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkPrograms(t, dir)
-	if dir, err := (&Flags{}).Dir(t.Context(), io.Discard); err != nil || dir != "" {
+	if dir, err := (&Flags{}).Dir(t.Context(), "", io.Discard); err != nil || dir != "" {
 		t.Errorf("without the flag: got %q and %v", dir, err)
 	}
-	if _, err := (&Flags{key: "x"}).Dir(t.Context(), io.Discard); err == nil {
+	if _, err := (&Flags{key: "x"}).Dir(t.Context(), "", io.Discard); err == nil {
 		t.Error("a key without programs is no error")
 	}
 	// The archive has changed since, and is in the cache.
 	if err := os.WriteFile(filepath.Join(folder, ours), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Flags{from: filepath.Join(folder, ours), key: p.public()}).Dir(t.Context(), io.Discard); !errors.Is(err, ErrUntrusted) {
+	if _, err := (&Flags{from: filepath.Join(folder, ours), key: p.public()}).Dir(t.Context(), "", io.Discard); !errors.Is(err, ErrUntrusted) {
 		t.Errorf("a changed archive: got %v", err)
 	}
 }
@@ -270,7 +315,7 @@ func TestRefused(t *testing.T) {
 			p := publish(t)
 			f := Flags{from: p.serve().URL + "/v0.1.0", key: p.public()}
 			tt.change(p, &f)
-			dir, err := f.Dir(t.Context(), io.Discard)
+			dir, err := f.Dir(t.Context(), "", io.Discard)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, ErrUntrusted) != tt.untrusted {
 				t.Errorf("got %q and error %v, want %q", dir, err, tt.want)
 			}

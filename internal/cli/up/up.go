@@ -124,7 +124,7 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 		}
 		ready = len(failures) == 0
 	}
-	farewell(d, cluster, ready, background.is(), time.Since(began))
+	farewell(d, cluster, o.fleet.Cluster.BinDir, ready, background.is(), time.Since(began))
 	if err := background.release(ready); err != nil {
 		return err
 	}
@@ -135,15 +135,16 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 	return context.Cause(ctx)
 }
 
-// farewell prints the address of the cluster and the commands to use it.
-func farewell(d *local.Display, cluster *localcluster.Cluster, ready, detached bool, took time.Duration) {
+// farewell prints the address of the cluster and the commands to use it. bin is the folder of the
+// cluster's programs, or "" for the one of this program.
+func farewell(d *local.Display, cluster *localcluster.Cluster, bin string, ready, detached bool, took time.Duration) {
 	verdict := d.Screen.Paint(ui.Green, "✓") + " everything is ready"
 	if !ready {
 		verdict = d.Screen.Paint(ui.Red, "✗") + " not everything is ready"
 	}
 	end := "Ctrl-C stops the cluster and leaves nothing behind."
 	if detached {
-		end = fmt.Sprintf("The cluster runs in the background; `%s down --name %s` stops it.", program("tenure"), cluster.Name)
+		end = fmt.Sprintf("The cluster runs in the background; `%s down --name %s` stops it.", program("tenure", ""), cluster.Name)
 	}
 	d.Println(fmt.Sprintf(`
 %s %s
@@ -155,18 +156,21 @@ Try:
   %s get all -A
   %s get pods -A
 
-%s`, verdict, d.Screen.Paint(ui.Faint, local.Seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure"), program("kubectl"), end))
+%s`, verdict, d.Screen.Paint(ui.Faint, local.Seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure", ""), program("kubectl", bin), end))
 }
 
 // program returns how to call a program from the working directory: its name if PATH contains
-// it, otherwise the path of the program built beside this one.
-func program(name string) string {
+// it, otherwise its path in the folder, which is the one of this program if it is "".
+func program(name, dir string) string {
 	if _, err := exec.LookPath(name); err == nil {
 		return name
 	}
-	dir, err := localcluster.BinDir()
-	if err != nil {
-		return name
+	if dir == "" {
+		own, err := localcluster.BinDir()
+		if err != nil {
+			return name
+		}
+		dir = own
 	}
 	file := filepath.Join(dir, name)
 	if wd, err := os.Getwd(); err == nil {
