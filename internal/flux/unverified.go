@@ -95,30 +95,38 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 }
 
 // Unverified returns the address of a source whose signature Flux could not verify, by its message,
-// and whether it is one. The address of a HelmChart is its HelmRepository's, or "" for a chart from
-// another source.
-func Unverified(ctx context.Context, c client.Reader, row Row) (address string, ok bool) {
+// and whether it is one. public reports whether the source trusts Sigstore's public root, which Flux
+// fetches, and neither a key nor a root of its own. The address of a HelmChart is its HelmRepository's, with the name of the
+// chart in an OCI registry, or "" for a chart from another source.
+func Unverified(ctx context.Context, c client.Reader, row Row) (address string, public, ok bool) {
 	if row.State == Ready || row.State == Suspended || !FailsVerification(row) {
-		return "", false
+		return "", false, false
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(row.Kind.GroupVersionKind())
 	if c.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: row.Name}, u) != nil {
-		return "", false
+		return "", false, false
 	}
-	if verify, found, _ := unstructured.NestedMap(u.Object, "spec", "verify"); !found || len(verify) == 0 {
-		return "", false
+	verify, _, _ := unstructured.NestedMap(u.Object, "spec", "verify")
+	if len(verify) == 0 {
+		return "", false, false
 	}
+	public = row.Kind != GitRepository && verify["secretRef"] == nil && verify["trustedRootSecretRef"] == nil
+	chart := ""
 	if row.Kind == HelmChart {
+		chart, _, _ = unstructured.NestedString(u.Object, "spec", "chart")
 		source, _, _ := unstructured.NestedStringMap(u.Object, "spec", "sourceRef")
 		u = &unstructured.Unstructured{}
 		u.SetGroupVersionKind(Kind(source["kind"]).GroupVersionKind())
 		if c.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: source["name"]}, u) != nil {
-			return "", false
+			return "", false, false
 		}
 	}
 	address, _, _ = unstructured.NestedString(u.Object, "spec", "url")
-	return address, true
+	if chart != "" && strings.HasPrefix(address, "oci://") {
+		address = strings.TrimSuffix(address, "/") + "/" + chart
+	}
+	return address, public, true
 }
 
 // FailsVerification reports whether the message of a source is about its signature.

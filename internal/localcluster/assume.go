@@ -58,8 +58,8 @@ func (c *Cluster) skipSignatures(kube client.WithWatch) error {
 	var skipped []flux.Ref
 	return flux.Watch(c.life, kube, flux.Selection{Kinds: flux.SourceKinds()}, func(rows []flux.Row) error {
 		for _, row := range rows {
-			address, unverified := flux.Unverified(c.life, kube, row)
-			if !unverified || done[row.Ref()] || c.opts.Online && !c.isMapped(address) {
+			address, public, unverified := flux.Unverified(c.life, kube, row)
+			if !unverified || done[row.Ref()] || !c.assumesSignature(address, public) {
 				continue
 			}
 			var demanded bool
@@ -103,9 +103,21 @@ func (c *Cluster) skipSignature(kube client.Client, row flux.Row, skipped []flux
 	return false, flux.WithoutVerification(c.life, kube, row.Ref())
 }
 
-// isMapped reports whether a folder is served at the address of a source.
-func (c *Cluster) isMapped(address string) bool {
-	return slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool {
+// assumesSignature reports whether the cluster leaves out the signature of a source at an address, which
+// Flux could not verify: that of a mapped folder, and without a network that of any address. The
+// artifact in a mapped OCI layout can have signatures, which Flux verifies, except with the public root
+// that it cannot fetch.
+func (c *Cluster) assumesSignature(address string, public bool) bool {
+	from, mapped := c.mapOf(address)
+	if mapped && ocihost.IsLayout(from.Dir) {
+		return public && !c.opts.Online
+	}
+	return mapped || !c.opts.Online
+}
+
+// mapOf returns the map whose folder is served at the address of a source.
+func (c *Cluster) mapOf(address string) (network.Map, bool) {
+	i := slices.IndexFunc(c.opts.Maps, func(m network.Map) bool {
 		if m.Kind == network.KindGit {
 			mapped, err := githost.Address(m.URL)
 			asked, askedErr := githost.Address(address)
@@ -115,4 +127,8 @@ func (c *Cluster) isMapped(address string) bool {
 		asked, askedErr := ocihost.ParseAddress(address)
 		return err == nil && askedErr == nil && mapped == asked
 	})
+	if i < 0 {
+		return network.Map{}, false
+	}
+	return c.opts.Maps[i], true
 }

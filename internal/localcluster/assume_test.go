@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -140,5 +143,37 @@ func TestSkipSignatures(t *testing.T) {
 				t.Errorf("%s: reports %q", tc.reason, reports)
 			}
 		})
+	}
+}
+
+// TestAssumesSignature lists whose signatures are left out when Flux could not verify them.
+func TestAssumesSignature(t *testing.T) {
+	t.Parallel()
+	signed := t.TempDir()
+	if err := os.WriteFile(filepath.Join(signed, "oci-layout"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{opts: Options{Maps: []network.Map{
+		{Kind: network.KindOCI, URL: "oci://registry.example.com/folder:v1", Dir: t.TempDir()},
+		{Kind: network.KindOCI, URL: "oci://registry.example.com/layout:v1", Dir: signed},
+		{Kind: network.KindGit, URL: "https://git.example.com/acme/app", Dir: t.TempDir()},
+	}}}
+	for _, tc := range []struct {
+		reason, address         string
+		public, offline, online bool
+	}{
+		{"a folder has no signatures", "oci://registry.example.com/folder", false, true, true},
+		{"a layout can have signatures", "oci://registry.example.com/layout", false, false, false},
+		{"without a network, Flux has no public root", "oci://registry.example.com/layout", true, true, false},
+		{"a repository can have changes that nobody signed", "https://git.example.com/acme/app.git", false, true, true},
+		{"the network has what is not mapped", "oci://registry.example.com/other", false, true, false},
+		{"a chart that is no artifact", "", false, true, false},
+	} {
+		for online, want := range map[bool]bool{false: tc.offline, true: tc.online} {
+			c.opts.Online = online
+			if got := c.assumesSignature(tc.address, tc.public); got != want {
+				t.Errorf("%s: with online %t, got %t, want %t", tc.reason, online, got, want)
+			}
+		}
 	}
 }

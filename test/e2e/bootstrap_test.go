@@ -109,7 +109,7 @@ func testReleaseByBootstrap(t *testing.T, published releases) {
 	}
 	before := head()
 	image := published.host + "/acme/tenure-server:" + earlierVersion
-	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", r.authority(), "--manager-image", image}
+	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", r.authority(), "--manager-image", image, "--proxy", "--proxy-host", "proxy.example.com"}
 
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
 		fails("a repository that is not there", patience, "repository is not found", "check --url")
@@ -150,6 +150,9 @@ func testReleaseByBootstrap(t *testing.T, published releases) {
 	}
 	if got := manager(); got != image {
 		t.Errorf("the manager has the image %s, want %s", got, image)
+	}
+	if got := r.field("flux-system", "deployment/tenure-proxy", ".spec.template.spec.containers[0].args"); !strings.Contains(got, "--tls-host=proxy.example.com") {
+		t.Errorf("the proxy has the arguments %s", got)
 	}
 	if strings.Contains(killed.out.String()+completed.out.String(), "t0ken") {
 		t.Error("the token is printed")

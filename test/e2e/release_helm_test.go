@@ -66,6 +66,11 @@ func testReleaseByHelm(t *testing.T, r releases) {
 
 	script{
 		{"Flux is installed", func() { s.admin.succeeds(earlierVersion, "tenure install --export --security-profile single-tenant") }},
+		{"helm shows the values", func() {
+			if out := s.runs("helm", "show", "values", "oci://"+r.host+"/acme/tenure", "--plain-http"); !strings.Contains(out, "\n# ") || !strings.Contains(out, "\nprofile:") {
+				t.Errorf("helm shows no values with comments:\n%s", out)
+			}
+		}},
 		{"a wrong value is refused", func() {
 			s.admin.refuses("additional properties 'proxies' not allowed", "helm install", "--set", "proxies.enabled=true")
 		}},

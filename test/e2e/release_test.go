@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -39,13 +40,14 @@ const (
 )
 
 // TestRelease goes the way of a platform admin, from an empty folder: it releases two versions into
-// a registry, and installs the first one on bare clusters, once with helm and once with bootstrap,
-// until a tenant delivers. It upgrades, rolls back and uninstalls. docs/how-to/install.md says the
+// a registry, and installs the first one on bare clusters, with helm, with a HelmRelease and with
+// bootstrap, until a tenant delivers. It upgrades, rolls back and uninstalls. docs/how-to/install.md says the
 // same in words: the test runs the page's commands, with the registry of the test.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	r := released(t)
 	t.Run("helm", func(t *testing.T) { t.Parallel(); testReleaseByHelm(t, r) })
+	t.Run("flux", func(t *testing.T) { t.Parallel(); testReleaseByFlux(t, r) })
 	t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testReleaseByBootstrap(t, r) })
 }
 
@@ -72,6 +74,10 @@ func (s script) run(t *testing.T) {
 type releases struct {
 	// host is the registry, which has the images as host/acme/tenure-server.
 	host string
+	// registry serves the same.
+	registry http.Handler
+	// public is the public key that signed everything, in PEM.
+	public string
 	// tenure are the folders with the program of each version, from its archive.
 	tenure map[string]string
 }
@@ -79,12 +85,14 @@ type releases struct {
 // released releases both versions from a copy of the sources, signed, and verifies them.
 func released(t *testing.T) releases {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	handler := registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	r := releases{host: strings.TrimPrefix(server.URL, "http://"), tenure: map[string]string{}}
+	r := releases{registry: handler, host: strings.TrimPrefix(server.URL, "http://"), tenure: map[string]string{}}
 	dir := t.TempDir()
 	sources, dist, keyFile, program := filepath.Join(dir, "tenure"), filepath.Join(dir, "dist"), filepath.Join(dir, "cosign.key"), filepath.Join(dir, "image")
-	key := writeKey(t, keyFile)
+	key, public := writeKey(t, keyFile)
+	r.public = public
 	release := func(version string) {
 		changelog := filepath.Join(sources, "CHANGELOG.md")
 		edit(t, "\n## Unreleased\n", "\n## "+version+"\n\n## Unreleased\n", changelog)
@@ -143,8 +151,9 @@ func copySources(t *testing.T, to string) {
 	git(t, to, "init", "--quiet", "--initial-branch=main")
 }
 
-// writeKey writes a new private key, as `cosign import-key-pair` reads it, and returns the public one.
-func writeKey(t *testing.T, file string) *images.Key {
+// writeKey writes a new private key, as `cosign import-key-pair` reads it, and returns the public one, and
+// its text.
+func writeKey(t *testing.T, file string) (*images.Key, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -159,11 +168,12 @@ func writeKey(t *testing.T, file string) *images.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, err := images.ReadKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	public, err := images.ReadKey(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return public
+	return public, string(text)
 }
 
 // runs runs a program that must succeed.

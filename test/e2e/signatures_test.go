@@ -2,11 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,20 +65,6 @@ func signer(t *testing.T, name string) (entity *openpgp.Entity, public string) {
 	return entity, text.String()
 }
 
-// artifactKey returns a public key for artifacts.
-func artifactKey(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
-}
-
 // commitSigned commits all files of a folder, with a signature if there is a signer.
 func commitSigned(t *testing.T, dir string, by *openpgp.Entity) {
 	t.Helper()
@@ -117,6 +98,7 @@ func TestSignedSources(t *testing.T) {
 	t.Parallel()
 	alice, public := signer(t, "alice")
 	mallory, _ := signer(t, "mallory")
+	_, forArtifacts := cosignKey(t)
 	dir, _ := newFleet(t, map[string]string{
 		"clusters/test/tenure.yaml":           tenureSync,
 		"clusters/test/apps.yaml":             tenantsSync,
@@ -124,7 +106,7 @@ func TestSignedSources(t *testing.T) {
 		"infrastructure/tenure/roles.yaml":    string(config.Roles()),
 		"infrastructure/tenure/policies.yaml": string(config.Policies()),
 		"infrastructure/tenure/manager.yaml":  string(config.Manager()),
-		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(signedProfile, artifactKey(t), public),
+		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(signedProfile, forArtifacts, public),
 		"tenants/signed.yaml":                 signedTenant,
 	})
 	app := t.TempDir()

@@ -72,11 +72,14 @@ func (f *Flags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("fleet")
 }
 
-// Programs finds the programs of the cluster, and fetches them if the flags say so. It reports a
-// download to log.
+// Programs finds the programs of the cluster, and fetches them if the flags say so or a release has
+// them. It reports a download to log. The error is of [programs.Flags.Dir].
 func (f *Flags) Programs(ctx context.Context, log io.Writer) error {
-	var err error
-	f.Cluster.BinDir, err = f.programs.Dir(ctx, log)
+	own, err := localcluster.BinDir()
+	if err != nil {
+		return err
+	}
+	f.Cluster.BinDir, err = f.programs.Dir(ctx, own, log)
 	return err
 }
 

@@ -48,9 +48,14 @@ var created = time.Unix(0, 0).UTC()
 
 // artifact is the served form of a folder. It is immutable.
 type artifact struct {
-	tag      string
-	manifest []byte
-	blobs    map[string][]byte // by digest
+	tag       string
+	mediaType types.MediaType // of the manifest
+	manifest  []byte
+	blobs     map[string][]byte // by digest
+	// others are all manifests of a layout, by digest, and tags the digests of those with tags of
+	// their own.
+	others map[string]document
+	tags   map[string]string
 }
 
 // source is a mapped folder.
@@ -91,7 +96,10 @@ func (s *source) current() (*artifact, error) {
 		return s.last, nil
 	}
 	build := s.buildFlux
-	if helmhost.IsChart(s.dir) {
+	switch {
+	case IsLayout(s.dir):
+		build = s.readLayout
+	case helmhost.IsChart(s.dir):
 		build = s.buildChart
 	}
 	one, err := build()
@@ -172,6 +180,9 @@ func (a *artifact) export(dir string) error {
 	if err := json.Unmarshal(a.manifest, &manifest); err != nil {
 		return err
 	}
+	if len(manifest.Layers) == 0 {
+		return errors.New("the artifact has no files")
+	}
 	zip, err := gzip.NewReader(bytes.NewReader(a.blobs[manifest.Layers[0].Digest.String()]))
 	if err != nil {
 		return err
@@ -219,7 +230,7 @@ func assemble(tag string, config, layer blob, annotations map[string]string) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &artifact{tag: tag, manifest: manifest, blobs: map[string][]byte{
+	return &artifact{tag: tag, mediaType: types.OCIManifestSchema1, manifest: manifest, blobs: map[string][]byte{
 		digestOf(config.content): config.content, digestOf(layer.content): layer.content,
 	}}, nil
 }

@@ -1,10 +1,10 @@
 // Package ocihost serves folders of this machine as OCI artifacts, to clients such
 // as Flux and Helm, by the read-only part of the OCI distribution specification:
-// manifests, blobs and lists of tags.
+// manifests, blobs, and lists of tags and referrers.
 //
-// A folder with a Chart.yaml is served as a Helm chart, any other folder as the
-// artifact that `flux push artifact` would build from it. The same files give the
-// same digest, and the next request shows a changed file.
+// A folder with a Chart.yaml is served as a Helm chart, an OCI image layout as the artifact in it
+// with its signatures, and any other folder as the artifact that `flux push artifact` would build
+// from it. The same files give the same digest, and the next request shows a changed file.
 //
 // The package has its own handler because upstream's registry for tests accepts
 // pushes and keeps everything; the types are upstream's.
@@ -21,8 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Address is the address of an artifact: oci://host/repository:tag.
@@ -125,10 +123,11 @@ func (h *Host) Remove(a Address) {
 	h.repositories[key] = slices.DeleteFunc(h.repositories[key], func(other *source) bool { return other == s })
 }
 
-// Serves reports whether a folder is served at an address with a tag.
+// Serves reports whether a folder is served at an address with a tag, and [Host.Overlay] can change
+// it: an artifact with signatures cannot be changed.
 func (h *Host) Serves(a Address) bool {
-	_, err := h.source(a)
-	return err == nil
+	s, err := h.source(a)
+	return err == nil && !IsLayout(s.dir)
 }
 
 // source returns the folder that is served at an address. The address of a folder without a tag
@@ -153,12 +152,15 @@ func (h *Host) source(a Address) (*source, error) {
 // Overlay changes the artifact at an address, as a push would, and returns the digest of its
 // manifest. The artifact gets the files, which replace files of the folder with the same names. A
 // file whose content is nil is no longer replaced. Overlay does not change the folder, and has no
-// effect on a chart. It returns an error if no folder is served at the address, or if the folder
-// cannot be packed.
+// effect on a chart. It returns an error if no folder is served at the address, if an OCI image
+// layout is served there, or if the folder cannot be packed.
 func (h *Host) Overlay(a Address, files map[string][]byte) (digest string, err error) {
 	s, err := h.source(a)
 	if err != nil {
 		return "", err
+	}
+	if IsLayout(s.dir) {
+		return "", fmt.Errorf("cannot change the files of %s: %s is an OCI layout; map a folder with the files instead", a, s.dir)
 	}
 	s.overlayWith(files)
 	one, err := s.current()
@@ -206,7 +208,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	repository, kind, reference, ok := parsePath(r.URL.Path)
 	if !ok {
-		fail(w, http.StatusNotFound, "UNSUPPORTED", "manifests, blobs and tags are served here, nothing else")
+		fail(w, http.StatusNotFound, "UNSUPPORTED", "manifests, blobs, tags and referrers are served here, nothing else")
 		return
 	}
 	key := Address{Host: cleanHost(r.Host), Repository: repository}
@@ -233,12 +235,14 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveTags(w, r, repository, artifacts)
 	case "manifests":
 		serveManifest(w, reference, artifacts)
+	case "referrers":
+		serveReferrers(w, reference, artifacts)
 	default:
 		serveBlob(w, reference, artifacts)
 	}
 }
 
-// parsePath splits /v2/REPOSITORY/(manifests|blobs|tags)/REFERENCE.
+// parsePath splits /v2/REPOSITORY/(manifests|blobs|tags|referrers)/REFERENCE.
 func parsePath(path string) (repository, kind, reference string, ok bool) {
 	segments := strings.Split(path, "/")
 	last := len(segments) - 1
@@ -246,15 +250,23 @@ func parsePath(path string) (repository, kind, reference string, ok bool) {
 		return "", "", "", false
 	}
 	kind, reference = segments[last-1], segments[last]
-	known := kind == "manifests" || kind == "blobs" || kind == "tags" && reference == "list"
+	known := kind == "manifests" || kind == "blobs" || kind == "referrers" || kind == "tags" && reference == "list"
 	return strings.Join(segments[2:last-1], "/"), kind, reference, known
 }
 
 func serveManifest(w http.ResponseWriter, reference string, artifacts []*artifact) {
 	for _, a := range artifacts {
-		if digest := digestOf(a.manifest); reference == a.tag || reference == digest {
-			w.Header().Set("Docker-Content-Digest", digest)
-			send(w, string(types.OCIManifestSchema1), a.manifest)
+		found := document{a.mediaType, a.manifest}
+		if reference != a.tag && reference != digestOf(a.manifest) {
+			digest := reference
+			if tagged, ok := a.tags[reference]; ok {
+				digest = tagged
+			}
+			found = a.others[digest]
+		}
+		if found.content != nil {
+			w.Header().Set("Docker-Content-Digest", digestOf(found.content))
+			send(w, string(found.mediaType), found.content)
 			return
 		}
 	}
