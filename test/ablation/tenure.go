@@ -36,6 +36,7 @@ func TenureRows() []Row {
 		singleControl(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		singleControl(rule("bounds"), "A1-api", "A3-api"),
 		singleControl(rule("charts"), "S13-api"),
+		singleControl(rule("decryption-secrets"), "I19-api-Kustomization"),
 		singleControl(rule("signatures"), "S14-api"),
 		singleControl(rule("signature-keys"), "S14-api"),
 		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
@@ -58,7 +59,7 @@ func TenureRows() []Row {
 		singleControl(rule("claims"), "W6-api", "W6-git"),
 		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
-		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W7-api", "W7-git", "W10-api", "W10-git"}},
+		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"}},
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
 
 		withForeignMetrics(both(crossing("kustomize-controller"), "references", "S1-api")),

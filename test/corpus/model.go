@@ -182,7 +182,7 @@ func (s state) open() map[string]bool {
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
 		"W13-api": in("create", "networking.k8s.io", "ingresses"),
-		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
+		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets") || in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
@@ -201,7 +201,7 @@ func (s state) open() map[string]bool {
 
 		"A1-api":                syncs || releases || anySource || charts,
 		"A3-api":                syncs || releases || anySource,
-		"A4-api":                in("create", "", "configmaps"),
+		"A4-api":                in("create", "", "configmaps") || in("create", "", "pods"),
 		"I9-api":                runs && !s.outside,
 		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside,
 		"I19-api":               in("create", sourceGroup, "gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),

@@ -9,16 +9,21 @@ func addStuckFinalizers(register func(...Attack)) {
 		return u
 	}
 	plain := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }
+	slow := hardenedPod("a4", map[string]any{"terminationGracePeriodSeconds": int64(10 * 365 * 24 * 60 * 60)})
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
-		Kinds:    []string{"*"},
-		Title:    "keeps its namespace from being removed, with finalizers of its own making",
-		Controls: []string{"policy on finalizers"},
-		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},
+		Kinds:    []string{"*", "Pod"},
+		Title:    "keeps its namespace from being removed, with finalizers of its own making or Pods that take years to end",
+		Controls: []string{"policy on finalizers and on the time that Pods have to end"},
+		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers, and limit terminationGracePeriodSeconds of Pods"},
 		Run: requests(request{
 			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
 			aimed: creating(finalized, plain),
 			own:   creating(plain),
+		}, request{
+			what:  "run a Pod that takes ten years to end, and holds up the end of its namespace",
+			aimed: creating(slow),
+			own:   creating(hardenedPod("a4", nil)),
 		}),
 	})
 }
