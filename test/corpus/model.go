@@ -132,7 +132,7 @@ func (s state) open() map[string]bool {
 	}
 	namespace := in("patch", "", "namespaces")
 	flagged := "--no-cross-namespace-refs"
-	runs, applied := false, false
+	runs, runsEverywhere, applied := false, false, false
 	// Flux uses server-side apply: a patch, which creates a missing object.
 	applies := func(group, resource string) bool {
 		return in("create", group, resource) && in("patch", group, resource)
@@ -141,6 +141,7 @@ func (s state) open() map[string]bool {
 		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
 	} {
 		runs, applied = runs || in("create", w[0], w[1]), applied || applies(w[0], w[1])
+		runsEverywhere = runsEverywhere || out("create", w[0], w[1])
 	}
 	accounts := in("patch", "", "serviceaccounts")
 	charts := in("create", sourceGroup, "helmcharts")
@@ -214,7 +215,7 @@ func (s state) open() map[string]bool {
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
 		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
 		"I23-api":               accounts && !s.outside,
-		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts"),
+		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || runsEverywhere,
 		"I8-api-Secret":         in("create", "", "secrets") && !s.outside,
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
