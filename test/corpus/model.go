@@ -215,7 +215,7 @@ func (s state) open() map[string]bool {
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
 		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
 		"I23-api":               accounts && !s.outside,
-		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || runsEverywhere,
+		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || out("impersonate", "", "groups") || runsEverywhere,
 		"I8-api-Secret":         in("create", "", "secrets") && !s.outside,
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
@@ -232,10 +232,12 @@ func (s state) open() map[string]bool {
 		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases && !s.outside,
 		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
 
-		"I4-api":             binds || escalates && !everything,
+		"I4-api": binds || out("patch", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles") ||
+			out("create", rbacv1.GroupName, "clusterroles") && out("escalate", rbacv1.GroupName, "clusterroles") || escalates && !everything,
 		"I4-git":             binds || delivers,
 		"I4-git-HelmRelease": binds && releases || installs,
-		"I5-api":             namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+		"I5-api": namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions") ||
+			out("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations") || out("create", "apiregistration.k8s.io", "apiservices"),
 		"I5-git":             namespaces || delivers,
 		"I5-git-HelmRelease": namespaces && releases || installs,
 		"I7-api":             namespaces,

@@ -387,6 +387,8 @@ func TestRightsElsewhere(t *testing.T) {
 		"impersonation": {"so is to act as it", "I8-api", "flux-system", "impersonate serviceaccounts", in(""), "impersonate any account of namespace flux-system"},
 		"Pods":          {"and a Pod that runs as it", "I8-api", "monitoring", "create deployments.apps", in("monitoring"), "run a Pod as any account of namespace monitoring, by deployments.apps"},
 		"Secrets":       {"Secrets of a namespace that is not Flux's", "W2-api", "kube-system", "get secrets", in("kube-system"), "read the Secrets of namespace kube-system"},
+		"groups":        {"the group system:masters may do everything", "I8-api", "", "impersonate groups", in(""), "impersonate any group"},
+		"certificates":  {"a certificate says who one is", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), "approve a certificate of its own for any user"},
 		"at home":       {"the tenant's own namespaces are no other ones", "I8-api", "apps", "create deployments.apps", in("apps"), ""},
 		"harmless":      {"a right that gives nothing of others", "W2-api", "kube-system", "get services", in("kube-system"), ""},
 	} {
@@ -426,6 +428,43 @@ func TestRightsElsewhere(t *testing.T) {
 			got := attacks[tc.attack].Run(t.Context(), e)
 			if tc.want == "" && got.Outcome == GotThrough || tc.want != "" && !strings.Contains(got.Evidence, tc.want) {
 				t.Errorf("%s: got %s, %q, want %q", tc.reason, got.Outcome, got.Evidence, tc.want)
+			}
+		})
+	}
+}
+
+// A single right to objects of the cluster is a way out.
+func TestRightsInTheCluster(t *testing.T) {
+	t.Parallel()
+	attacks := map[string]Attack{}
+	for _, a := range Catalogue() {
+		attacks[a.Key()] = a
+	}
+	for _, tc := range []struct{ attack, verb, kind, want string }{
+		{"I4-api", "patch", "ClusterRoleBinding", "bind an account of its own to cluster-admin, by a change of a binding"},
+		{"I4-api", "create", "ClusterRole", "make a role for everything, which others can give it"},
+		{"I5-api", "create", "MutatingWebhookConfiguration", "make a MutatingWebhookConfiguration"},
+		{"I5-api", "create", "APIService", "make an APIService"},
+	} {
+		t.Run(tc.verb+" "+tc.kind, func(t *testing.T) {
+			t.Parallel()
+			allowed := func(verb string, o client.Object) error {
+				kind := o.GetObjectKind().GroupVersionKind().Kind
+				if _, is := o.(*authorizationv1.SelfSubjectAccessReview); is || kind == "ConfigMap" || verb == tc.verb && kind == tc.kind {
+					return nil
+				}
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, o.GetName(), errors.New("user \"x\" cannot "+verb+" resource \"things\""))
+			}
+			e := newFakeEnv(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					return allowed("create", o)
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					return allowed("patch", o)
+				},
+			})
+			if got := attacks[tc.attack].Run(t.Context(), e); !strings.Contains(got.Evidence, tc.want) {
+				t.Errorf("got %s, %q, %q, want %q", got.Outcome, got.Evidence, got.Reason, tc.want)
 			}
 		})
 	}

@@ -34,6 +34,8 @@ func addImpersonation(register func(...Attack)) {
 		Run: namingBindings(requestsOf((*Scenario).actsElsewhere,
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Scenario) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Scenario) string { return "" })},
+			request{what: "impersonate any group", aimed: mayNot("impersonate", "groups", func(*Scenario) string { return "" })},
+			request{what: "approve a certificate of its own for any user", aimed: mayNot("update", "certificatesigningrequests.certificates.k8s.io/approval", func(*Scenario) string { return "" })},
 			request{what: "make a token for the account default of its namespace", aimed: func(ctx context.Context, e *Scenario) error {
 				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default"}}
 				return e.As.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{},
