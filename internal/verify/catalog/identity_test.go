@@ -390,6 +390,7 @@ func TestRightsElsewhere(t *testing.T) {
 		"groups":        {"the group system:masters may do everything", "I8-api", "", "impersonate groups", in(""), "impersonate any group"},
 		"certificates":  {"a certificate says who one is", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), "approve a certificate of its own for any user"},
 		"at home":       {"the tenant's own namespaces are no other ones", "I8-api", "apps", "create deployments.apps", in("apps"), ""},
+		"another team":  {"a team may own two tenants, and I12 is about accounts of others", "I8-api", "billing", "create deployments.apps", in("billing"), ""},
 		"harmless":      {"a right that gives nothing of others", "W2-api", "kube-system", "get services", in("kube-system"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -425,6 +426,7 @@ func TestRightsElsewhere(t *testing.T) {
 				},
 			})
 			e.Tenant, e.Namespace, e.Platform = tc.tenant, "apps", "flux-system"
+			e.tenants = []discovery.Tenant{{Name: "billing", Namespaces: []string{"billing"}}}
 			got := attacks[tc.attack].Run(t.Context(), e)
 			if tc.want == "" && got.Outcome == GotThrough || tc.want != "" && !strings.Contains(got.Evidence, tc.want) {
 				t.Errorf("%s: got %s, %q, want %q", tc.reason, got.Outcome, got.Evidence, tc.want)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,17 +46,20 @@ func addImpersonation(register func(...Attack)) {
 	})
 }
 
-// elsewhere returns the namespace of Flux, and those of others in which a RoleBinding gives the tenant a
-// role.
+// elsewhere returns the namespace of Flux, and for the tenant's account the namespaces of no tenant in
+// which a RoleBinding gives it a role: I12 is about those of other tenants. A person who owns a tenant
+// may have other tasks, too.
 func (e *Scenario) elsewhere() []string {
 	places := []string{e.Platform}
 	for _, r := range e.Tenant.Rights {
-		if r.Namespace != "" && !slices.Contains(e.Tenant.Namespaces, r.Namespace) {
+		if r.Namespace != "" && e.Owner == nil {
 			places = append(places, r.Namespace)
 		}
 	}
 	slices.Sort(places)
-	return slices.DeleteFunc(slices.Compact(places), func(place string) bool { return slices.Contains(e.Tenant.Namespaces, place) })
+	return slices.DeleteFunc(slices.Compact(places), func(place string) bool {
+		return slices.ContainsFunc(append([]discovery.Tenant{e.Tenant}, e.tenants...), func(t discovery.Tenant) bool { return slices.Contains(t.Namespaces, place) })
+	})
 }
 
 // actsElsewhere returns the requests with which the tenant would act as any account of a namespace of
