@@ -402,7 +402,8 @@ type Services struct {
 	Types []string `json:"types,omitempty"`
 
 	// externalIPs are the ranges of addresses, such as 203.0.113.0/24, that Services may
-	// have in spec.externalIPs and spec.loadBalancerIP. If it is unset, they may have
+	// have in spec.externalIPs, in spec.loadBalancerIP and in the annotations of load
+	// balancers with addresses. If it is unset, they may have
 	// none: a Service takes the traffic of every Pod to such an address
 	// (CVE-2020-8554).
 	// +optional
@@ -411,7 +412,8 @@ type Services struct {
 	ExternalIPs []AddressRange `json:"externalIPs,omitempty"`
 
 	// loadBalancerIPs are the ranges of addresses that Services may have in
-	// spec.loadBalancerIP, in addition to externalIPs.
+	// spec.loadBalancerIP and in the annotations of load balancers, in addition to
+	// externalIPs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -497,8 +499,8 @@ type Storage struct {
 	Volumes *AllowedNames `json:"volumes,omitempty"`
 
 	// existingVolumes allows claims to choose a PersistentVolume by spec.selector or by an
-	// empty class and, without volumes, by spec.volumeName. The default is false: the volume
-	// could be another tenant's. The provisioner of a class makes a new volume for each claim.
+	// empty class and, without volumes, by spec.volumeName, and Pods to mount storage by its
+	// address, such as nfs. The default is false: the volume could be another tenant's. The provisioner of a class makes a new volume for each claim.
 	// +optional
 	ExistingVolumes *bool `json:"existingVolumes,omitempty"`
 }

@@ -183,6 +183,7 @@ func Rules() []Rule {
 		cordon(),
 		credentialRights(),
 		credentialSecrets(),
+		decryptionSecrets(),
 		endpoints(),
 		externalArtifacts(),
 		flagger(),

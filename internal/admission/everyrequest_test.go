@@ -32,7 +32,8 @@ var breaches = map[string]map[string]string{
 		releaseKind: `{"spec":{"chart":{"spec":{"sourceRef":{"kind":"GitRepository"}}}}}`,
 		chartKind:   `{"spec":{"sourceRef":{"kind":"GitRepository"}}}`,
 	},
-	"tenure-claims": each(`{"spec":{"volumeName":"foreign"}}`, "persistentvolumeclaims"),
+	"tenure-claims":             each(`{"spec":{"volumeName":"foreign"}}`, "persistentvolumeclaims"),
+	"tenure-decryption-secrets": each(`{"data":{"sops.gcp-kms":"e30="}}`, "secrets"),
 	"tenure-endpoints": {
 		"endpoints":                       `{"subsets":[{"addresses":[{"ip":"198.51.100.7"}],"ports":[{"port":80}]}]}`,
 		"endpointslices.discovery.k8s.io": `{"endpoints":[{"addresses":["198.51.100.7"]}]}`,

@@ -191,6 +191,7 @@ func TestWarnObjects(t *testing.T) {
 				{"runs a Pod as Flux's account", "pods", create(strings.Replace(pod, "ACCOUNT", "owning", 1))},
 				{"runs a Pod as the owner's account", "owner-pods", create(strings.Replace(pod, "ACCOUNT", "owner", 1))},
 				{"gives rights to everybody", "bindings", create("{apiVersion: " + rights + ", kind: RoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: 'system:authenticated'}]}")},
+				{"gives Flux a cloud's credentials", "decryption-secrets", create("{apiVersion: v1, kind: Secret, metadata: {name: x}, stringData: {sops.azure-kv: 'clientId: x'}}")},
 				{"writes the platform's keys", "signature-keys", create("{apiVersion: v1, kind: Secret, metadata: {name: tenure-keys-cosign}}")},
 			} {
 				do(namespace+": "+tc.reason, "(rule tenure-"+tc.rule+")", tc.send)

@@ -21,7 +21,8 @@ func services() Rule {
 	types := optional("network.services.types")
 	ranges := optional("network.services.externalIPs")
 	const (
-		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP]))"
+		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP])" +
+			" + " + addressAnnotations + ".map(k, %[1]s.metadata.?annotations[?k].orValue('')).join(',').split(',').map(a, a.trim()).filter(a, a != ''))"
 		openPorts = "(%[1]s.?spec.?ports.orValue([]).map(n, n.?nodePort.orValue(0)) + [%[1]s.?spec.?healthCheckNodePort.orValue(0)]).filter(n, n > 0)"
 		typeOf    = "%s.?spec.?type.orValue('ClusterIP')"
 	)
@@ -49,7 +50,7 @@ func services() Rule {
 			},
 			{
 				outside + ".size() == 0",
-				objectPhrase + " + 'must not take the address ' + " + short(outside+".join(', ')") + " + ' in spec.externalIPs or spec.loadBalancerIP (allowed: ' + (" + ranges + ".hasValue() ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + ')'",
+				objectPhrase + " + 'must not take the address ' + " + short(outside+".join(', ')") + " + ' in spec.externalIPs, spec.loadBalancerIP or an annotation (allowed: ' + (" + ranges + ".hasValue() ? " + ranges + ".value().map(r, string(r)).join(', ') : 'none') + ')'",
 			},
 			{
 				"!" + nodePorts + ".hasValue() || " + wrongPorts + ".size() == 0",
@@ -100,6 +101,11 @@ func endpoints() Rule {
 		}},
 	}
 }
+
+// addressAnnotations are the annotations of Services with the addresses that a load balancer takes, as
+// MetalLB, Cilium, kube-vip, Azure and AWS document them: lists with commas.
+const addressAnnotations = "['metallb.io/loadBalancerIPs', 'metallb.universe.tf/loadBalancerIPs', 'lbipam.cilium.io/ips', 'io.cilium/lb-ipam-ips', 'kube-vip.io/loadbalancerIPs'" +
+	", 'service.beta.kubernetes.io/azure-load-balancer-ipv4', 'service.beta.kubernetes.io/azure-load-balancer-ipv6', 'service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses']"
 
 // hostAnnotations are the annotations whose hosts external-dns publishes, and that ingress-nginx
 // serves, beside those in the spec: lists with commas.
@@ -181,15 +187,25 @@ func hosts() Rule {
 
 // ingressAnnotations returns the rule about the annotations of Ingresses with which a tenant reaches
 // into an ingress controller that others use: they write text into its configuration, join the load
-// balancer of a group of Ingresses, or name an object of another namespace. The names are those of the
+// balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
+// requests to an address within the cluster, or name an object of another namespace. The controller may
+// connect to all tenants' Pods. The names are those of the
 // controllers' documentation: ingress-nginx, NGINX, HAProxy, AWS and Traefik. Traefik joins namespace
 // and name with a hyphen, so that no expression can tell whose object an annotation names.
+//
+// Addresses may be those of a Provider, those of the Ingress itself, which ingress-nginx calls $host, and
+// those of Services of the namespace.
 func ingressAnnotations() Rule {
+	publicOrOwn := "[object.metadata.annotations[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
+		" || " + outside("a", posture+".notifications.addresses") + ")"
+	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
-		text    = "k.matches('(-snippets?|[.]github[.]io/config-[a-z-]+)$')"
-		group   = "k == 'alb.ingress.kubernetes.io/group.name'"
-		joined  = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
-		foreign = "k.matches('(secret|configmap|set-headers|/server-c(a|rt)|/cr-backend)$') && object.metadata.annotations[k].contains('/') && !object.metadata.annotations[k].startsWith(request.namespace + '/')"
+		text   = "k.matches('(-snippets?|[.]github[.]io/config-[a-z-]+)$')"
+		group  = "k == 'alb.ingress.kubernetes.io/group.name'"
+		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
+		// The name of a field in JSON may have other letters.
+		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && object.metadata.annotations[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
+		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend)$') && object.metadata.annotations[k].contains('/') && !object.metadata.annotations[k].startsWith(request.namespace + '/')"
 	)
 	return Rule{
 		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
@@ -197,7 +213,7 @@ func ingressAnnotations() Rule {
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses")},
 		scope:      tenantObjects,
 		conditions: notOperator,
-		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + text + " || " + group + " || " + joined + " || " + foreign + ")" +
+		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
 			" && !(oldObject != null && oldObject.metadata.?annotations[?k] == object.metadata.?annotations[?k]) && !" + permitsIfSet("network.ingressAnnotations", "k") + ")"}},
 		validations: []validation{{
 			"variables.reaching.size() == 0",

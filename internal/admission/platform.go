@@ -57,6 +57,10 @@ func externalArtifacts() Rule {
 // objects to remove: it keeps a list in the status of the sync.
 //
 // The rule covers every kind, and so checks the labels first, which few objects have.
+//
+// Flux applies nothing over an object that says so in its metadata, and reports success. A tenant
+// could keep out a network policy of the platform with an object of the same name, so its objects of
+// the kinds that limit it must not say so.
 func managed() Rule {
 	by := func(object, group string) string {
 		return fmt.Sprintf("'%[2]s/namespace' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s/namespace'] in params.spec.platformNamespaces"+
@@ -71,6 +75,8 @@ func managed() Rule {
 	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, groupResourceSet, tenancy.LabelManaged)
+	const limiting = "request.resource.resource in ['networkpolicies', 'limitranges', 'resourcequotas', 'roles', 'rolebindings', 'serviceaccounts'] && object != null"
+	passed := limiting + " && " + passedOver("object") + " && !(oldObject != null && " + passedOver("oldObject") + ")"
 	return Rule{
 		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1", "W8"},
 		Title: "only the platform changes the objects that it applied to a tenant's namespace",
@@ -84,7 +90,7 @@ func managed() Rule {
 		compensates: true,
 		everyKind:   true,
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + onPlatformWorkload,
+			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload,
 			// The manager has its rights in every namespace, and a rule of its own: see
 			// [managerRequests].
 			notAdmin[0],
@@ -100,10 +106,17 @@ func managed() Rule {
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 		},
-		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + passed + " && !" + made("oldObject") +
+			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
 			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
+}
+
+// passedOver is CEL that holds if an object has a label or an annotation by which Flux passes over it.
+func passedOver(object string) string {
+	return fmt.Sprintf("[%[1]s.metadata.?labels.orValue({}), %[1]s.metadata.?annotations.orValue({})].exists(m, m[?'%[2]s/ssa'].orValue('').lowerAscii() == 'ignore' || m[?'%[2]s/reconcile'].orValue('').lowerAscii() == 'disabled')",
+		object, groupKustomize)
 }
 
 // onPlatformWorkload is CEL that holds if a request acts on a workload of the platform and no
@@ -123,11 +136,12 @@ var onPlatformWorkload = func() string {
 		// Kubernetes cuts the name of a Pod to 58 characters, before the suffix.
 		whole = 46
 	)
-	derived := func(kind, ending string) string {
+	named := func(name, kind, ending string) string {
 		begins := len(kind) + 1
 		return fmt.Sprintf("params.spec.platformWorkloads.exists(w, w.startsWith('%[1]s/') && %[2]s.startsWith(w.substring(%[3]d, size(w) > %[4]d ? %[4]d : size(w)))"+
-			" && (size(w) > %[4]d || %[2]s.matches('^' + w.substring(%[3]d) + '%[5]s$')))", kind, objectName, begins, begins+whole, ending)
+			" && (size(w) > %[4]d || %[2]s.matches('^' + w.substring(%[3]d) + '%[5]s$')))", kind, name, begins, begins+whole, ending)
 	}
+	derived := func(kind, ending string) string { return named(objectName, kind, ending) }
 	target := func(field string) string {
 		return fmt.Sprintf("(object.?spec.?%[1]s.?kind.orValue('') + '/' + object.?spec.?%[1]s.?name.orValue('')) in params.spec.platformWorkloads", field)
 	}
@@ -140,7 +154,8 @@ var onPlatformWorkload = func() string {
 		"request.resource.resource == 'pods' && (request.operation != 'CREATE' || has(request.subResource)) && (" + join([]string{
 			derived("Deployment", hash+suffix), derived("StatefulSet", "-[0-9]{1,10}"), derived("DaemonSet", suffix),
 		}, " || ") + ")",
-		"request.resource.resource == 'horizontalpodautoscalers' && object != null && " + target("scaleTargetRef"),
+		"request.resource.resource == 'horizontalpodautoscalers' && object != null && (" + target("scaleTargetRef") +
+			" || object.?spec.?scaleTargetRef.?kind.orValue('') == 'ReplicaSet' && " + named("object.spec.scaleTargetRef.name", "Deployment", hash) + ")",
 		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef")}, " || ") + ")",
 	}, " || ") + ")"
 }()

@@ -40,6 +40,24 @@ func accounts() Rule {
 	}
 }
 
+// decryptionSecrets returns the rule about the keys of Secrets with credentials of clouds for SOPS.
+// kustomize-controller reads them as the cloud's library does: a file of Azure without a tenant stands
+// for the identity of the controller's node, and one of Google may name files of the controller and
+// addresses to send them to.
+func decryptionSecrets() Rule {
+	const changed = "object.?data[?k].hasValue() && !(oldObject != null && oldObject.?data[?k] == object.?data[?k])"
+	given := "['sops.azure-kv', 'sops.gcp-kms'].exists(k, " + changed + ")"
+	return Rule{
+		Name: Prefix + "decryption-secrets", Rows: []string{"I19"},
+		Title:       "Secrets give Flux no credentials of clouds to decrypt with, which can stand for the platform's",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "secrets")},
+		scope:       tenantObjects,
+		compensates: true,
+		conditions:  append([]string{given}, notThePlatform...),
+		validations: []validation{{"false", "'Secret ' + variables.name + ' must not have the keys sops.azure-kv and sops.gcp-kms, which can stand for an identity of the platform: use a key of age or OpenPGP, or an account in spec.decryption.serviceAccountName, or ask the platform team to write the Secret'"}},
+	}
+}
+
 // references: nothing of another namespace is used, also where no flag of a
 // controller says so.
 func references() Rule {

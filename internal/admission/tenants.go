@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -65,15 +66,41 @@ func templateFinalizers(object string) string {
 	return "(" + all + ")"
 }
 
-// contents refuses finalizers that block the deletion of a tenant's objects. Users with rights
+// maxGrace is the longest time that a Pod of a tenant may take to end, in seconds: a day. A Pod whose
+// process ignores the signal stays for this time, and its namespace with it.
+const maxGrace = 24 * 60 * 60
+
+// CEL of [contents] about Pods.
+var (
+	// lingers is that a Pod, or the Pods of a template, get a longer time to end than [maxGrace].
+	lingers = fmt.Sprintf("(request.operation in ['CREATE', 'UPDATE'] && request.resource.resource in ['pods', 'controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']"+
+		" && %[1]s.exists(s, s > %[2]d && !(oldObject != null && s in %[3]s)))", graces("object"), maxGrace, graces("oldObject"))
+	// deletesSlowly is that a request to delete or evict a Pod gives it such a time. A later request
+	// without a time does not shorten it.
+	deletesSlowly = fmt.Sprintf("(request.resource.resource == 'pods' && (request.operation == 'DELETE' ? request.?options.?gracePeriodSeconds.orValue(0) > %[1]d"+
+		" : has(request.subResource) && request.subResource == 'eviction' && object.?deleteOptions.?gracePeriodSeconds.orValue(0) > %[1]d))", maxGrace)
+	// leavesJob is that a Pod gets other owners while it has the finalizer of the Job controller, which
+	// removes it from the Pods of Jobs only.
+	leavesJob = "(request.operation == 'UPDATE' && request.resource.resource == 'pods' && object.metadata.?finalizers.orValue([]).exists(f, f == 'batch.kubernetes.io/job-tracking') && " + changed("ownerReferences") + ")"
+)
+
+// graces returns CEL for the times that the Pods of an object have to end.
+func graces(object string) string {
+	return fmt.Sprintf("[%s, %s.?data.?spec.?template.?spec.orValue({})].map(s, s.?terminationGracePeriodSeconds.orValue(0))", podSpec(object), object)
+}
+
+// contents refuses finalizers that block the deletion of a tenant's objects, and Pods that take too long
+// to end. Users with rights
 // beyond the tenant are exempt: the platform's controllers set finalizers on tenants' objects.
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
-		Title:     "objects of tenants have only allowed finalizers",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{writtenObject, on(updates, "", "namespaces", "namespaces/*")},
+		Title: "objects of tenants have only allowed finalizers, and Pods end within a day",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			writtenObject, on(updates, "", "namespaces", "namespaces/*"), on([]admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, "", "pods"),
+		},
 		conditions: append([]string{
-			holdsUp + " || " + templatesHoldUp,
+			join([]string{holdsUp, templatesHoldUp, lingers, deletesSlowly, leavesJob}, " || "),
 			notANode,
 			notEverywhere,
 		}, notThePlatform...),
@@ -82,6 +109,9 @@ func contents() Rule {
 		validations: []validation{
 			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that are not allowed: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + lingers, fmt.Sprintf("object.kind + ' ' + variables.name + ' must not give Pods more than %d seconds to end: set a shorter spec.terminationGracePeriodSeconds'", maxGrace)},
+			{"!" + deletesSlowly, fmt.Sprintf("'Pod ' + variables.name + ' must not get more than %d seconds to end: leave out gracePeriodSeconds'", maxGrace)},
+			{"!" + leavesJob, "'Pod ' + variables.name + ' must not leave its Job, since only the Job controller removes its finalizer: keep metadata.ownerReferences'"},
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -324,6 +325,84 @@ func TestFinalizers(t *testing.T) {
 	// The rule tenure-namespaces refuses it as well, and either of the two may answer.
 	decided(t, holder.Patch(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: holding}}"),
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/x"]}}`)), client.DryRunAll), true, "finalizers")
+}
+
+const slowTenant = `---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job, namespace: slow}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: old, namespace: slow}
+spec: {terminationGracePeriodSeconds: 90000, containers: [{name: a, image: a}]}
+`
+
+// A Pod of a tenant ends within a day, and leaves no Job that alone can remove its finalizer.
+func TestPodsEnd(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	makeAll(t, admin, strings.Split(strings.ReplaceAll(holdingTenant, "holding", "slow")+slowTenant, "---\n"))
+	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
+	named := func(name string) *unstructured.Unstructured {
+		return parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: "+name+", namespace: slow}}")
+	}
+	const (
+		spec     = "{terminationGracePeriodSeconds: %d, restartPolicy: %s, containers: [{name: a, image: a}]}"
+		metadata = "metadata: {name: new, namespace: slow}"
+		held     = "seconds to end"
+	)
+	create := func(format string, seconds int, restart string) error {
+		return holder.Create(t.Context(), parse(t, fmt.Sprintf(strings.ReplaceAll(format, "SPEC", spec), seconds, restart)), client.DryRunAll)
+	}
+	pod, deployment := "{apiVersion: v1, kind: Pod, "+metadata+", spec: SPEC}", "{apiVersion: apps/v1, kind: Deployment, "+metadata+", spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: SPEC}}}"
+	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
+		err := create(pod, 90000, "Always")
+		return err != nil && strings.Contains(err.Error(), "Pod new must not give Pods more than 86400 seconds to end"), fmt.Sprint(err)
+	})
+	remove := func(seconds int64) error {
+		return holder.Delete(t.Context(), named("old"), client.GracePeriodSeconds(seconds), client.DryRunAll)
+	}
+	evict := func(seconds int) error {
+		eviction := parse(t, fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: old, namespace: slow}, deleteOptions: {gracePeriodSeconds: %d}}", seconds))
+		return holder.SubResource("eviction").Create(t.Context(), named("old"), eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	patch := func(name, content string) error {
+		return holder.Patch(t.Context(), named(name), client.RawPatch(types.MergePatchType, []byte(content)), client.DryRunAll)
+	}
+	pods := &unstructured.UnstructuredList{}
+	pods.SetGroupVersionKind(named("").GroupVersionKind())
+	testwait.For(t, "the Job to have a Pod", patience, func() (bool, string) {
+		err := admin.List(t.Context(), pods, client.InNamespace("slow"), client.MatchingLabels{"job-name": "job"})
+		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
+	})
+	tracked := pods.Items[0].GetName()
+	const owner = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"there","uid":"a","controller":true}]}}`
+	for _, tc := range []struct {
+		reason string
+		err    error
+		says   string
+	}{
+		{"a Pod", create(pod, 86401, "Always"), held},
+		{"a Pod that ends within a day", create(pod, 86400, "Always"), ""},
+		{"a Deployment", create(deployment, 86401, "Always"), held},
+		{"a Deployment whose Pods end in time", create(deployment, 60, "Always"), ""},
+		{"a CronJob", create("{apiVersion: batch/v1, kind: CronJob, "+metadata+", spec: {schedule: '0 0 * * *', jobTemplate: {spec: {template: {spec: SPEC}}}}}", 86401, "Never"), held},
+		{"a PodTemplate", create("{apiVersion: v1, kind: PodTemplate, "+metadata+", template: {spec: SPEC}}", 86401, "Always"), held},
+		{"an older Pod gets a label", patch("old", `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		{"a deletion that takes years", remove(315360000), held},
+		{"a deletion", remove(30), ""},
+		{"a deletion of all Pods that takes years", holder.DeleteAllOf(t.Context(), named("old"), client.InNamespace("slow"), client.GracePeriodSeconds(315360000), client.DryRunAll), held},
+		{"an eviction that takes years", evict(315360000), held},
+		{"an eviction", evict(30), ""},
+		{"a Pod of a Job gets another owner", patch(tracked, owner), "must not leave its Job"},
+		{"a Pod of no Job does", patch("old", owner), ""},
+		{"a Pod of a Job gets a label", patch(tracked, `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		{"a Pod of a Job loses its finalizer", patch(tracked, `{"metadata":{"finalizers":null}}`), ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) { decided(t, tc.err, tc.says != "", tc.says) })
+	}
 }
 
 // Whoever counts for the platform's quotas still can: the API server, when a tenant

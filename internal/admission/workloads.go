@@ -156,6 +156,19 @@ func portRanges(ranges string) string {
 	return "[" + ranges + ".orValue([]).map(r, string(r)).join(', ')].map(t, t == '' ? 'none' : t)[0]"
 }
 
+// affinityTerms returns CEL for the terms of the affinities to other Pods in the spec of a Pod: a list of
+// lists.
+func affinityTerms(spec string) string {
+	return fmt.Sprintf("[%[1]s.?affinity.?podAffinity, %[1]s.?affinity.?podAntiAffinity].filter(a, a.hasValue()).map(a, a.value().?requiredDuringSchedulingIgnoredDuringExecution.orValue([])"+
+		" + a.value().?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(w, w.podAffinityTerm))", spec)
+}
+
+// addressed is CEL that is true if a volume v of a Pod is storage outside of the cluster that the Pod
+// names by its address. Only the level restricted of Pod Security refuses such volumes.
+const addressed = "(has(v.nfs) || has(v.iscsi) || has(v.fc) || has(v.cephfs) || has(v.rbd) || has(v.glusterfs) || has(v.awsElasticBlockStore) || has(v.gcePersistentDisk)" +
+	" || has(v.azureDisk) || has(v.azureFile) || has(v.cinder) || has(v.vsphereVolume) || has(v.portworxVolume) || has(v.quobyte) || has(v.scaleIO) || has(v.storageos)" +
+	" || has(v.flexVolume) || has(v.flocker) || has(v.photonPersistentDisk))"
+
 // podCheck is an expression about the specs p and q of [ofPod], and the end of the message if it
 // is false: CEL that gives a string.
 type podCheck struct{ holds, message string }
@@ -165,12 +178,16 @@ func fromPod(expression string) string {
 	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
 }
 
-// scheduling returns the checks of nodes, schedulers, tolerations, ports and priority classes.
+// scheduling returns the checks of nodes, schedulers, tolerations, affinities, volumes, ports and priority classes.
 func scheduling() []podCheck {
 	schedulers, tolerations, priority := optional("workloads.schedulers"), optional("workloads.tolerations"), optional("workloads.priorityClasses")
 	tolerated := fmt.Sprintf("(t.?key.orValue('').startsWith('node.kubernetes.io/') || t in q.?tolerations.orValue([]) || %s.orValue([]).exists(k, %s) || %s)",
 		tolerations, matchesName("k", "t.?key.orValue('')"), given("t", nodeTolerations+".orValue([])", "k"))
 	hostPorts := optional("workloads.hostPorts")
+	// The scheduler keeps every Pod that a term of an anti-affinity selects from the nodes of the Pod
+	// with the term, so that without namespaces of its own it selects the Pods of others.
+	const foreign = "(has(t.namespaceSelector) || t.?namespaces.orValue([]).exists(n, n != request.namespace))"
+	wrongVolumes := "p.?volumes.orValue([]).filter(v, " + addressed + " && !(v in q.?volumes.orValue([])))"
 	wrongPorts := portsOfNode("p") + ".map(l, l.filter(n, n > 0 && !" + portsOfNode("q") + ".exists(o, n in o) && !" + inRanges(hostPorts, "n") + "))"
 	return []podCheck{
 		{
@@ -185,6 +202,14 @@ func scheduling() []podCheck {
 			"p.?tolerations.orValue([]).all(t, " + tolerated + ")",
 			"'tolerate taints ' + " + fromPod("p.?tolerations.orValue([]).filter(t, !"+tolerated+").map(t, t.?key.orValue('of every key')).join(', ')") +
 				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + " + nodeTolerations + ".orValue([]).map(k, ', ' + k.key + (k.?value.hasValue() ? '=' + string(k.value) : '')).join('') + ')'",
+		},
+		{
+			"!has(p.affinity) || oldObject != null && p.?affinity == q.?affinity || " + affinityTerms("p") + ".all(l, l.all(t, !" + foreign + "))",
+			"'choose or avoid nodes by the Pods of other namespaces: leave out namespaceSelector and namespaces in spec.affinity'",
+		},
+		{
+			"!has(p.volumes) || " + optional("storage.existingVolumes") + ".orValue(false) || " + wrongVolumes + ".size() == 0",
+			"'mount existing storage by its address in volume ' + " + fromPod(wrongVolumes+".map(v, v.name).join(', ')") + " + ': use a claim with a storage class, or ask the platform team for storage.existingVolumes'",
 		},
 		{
 			// Most containers have no ports.
@@ -258,8 +283,8 @@ func tenantImages() []podCheck {
 // Pods too, and not the templates that they write.
 func workloads() Rule {
 	r := Rule{
-		Name: Prefix + "workloads", Rows: []string{"W7", "W10"},
-		Title:      "Pods use the images, classes, schedulers and tolerations that the tenant may use, and choose no node",
+		Name: Prefix + "workloads", Rows: []string{"W6", "W7", "W10"},
+		Title:      "Pods use the images, classes, schedulers, tolerations and volumes that the tenant may use, and choose no node",
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
 		scope:      tenantObjects,
 		early:      true,

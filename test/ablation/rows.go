@@ -51,8 +51,8 @@ func Rows() []Row {
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 
-		singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I1-git", "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
-		singleControl(bound("in the platform's namespace", platform), "I3-api", "W2-api"),
+		singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I1-git", "I3-api", "I3-git", "I8-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+		singleControl(bound("in the platform's namespace", platform), "I3-api", "I8-api", "W2-api"),
 		singleControl(bound("in another tenant's namespace", neighbour), "I12-api"),
 		singleControl(privileged(), "I2-api"),
 	}

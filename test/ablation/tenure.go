@@ -37,6 +37,7 @@ func TenureRows() []Row {
 		singleControl(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		singleControl(rule("bounds"), "A1-api", "A3-api"),
 		singleControl(rule("charts"), "S13-api"),
+		singleControl(rule("decryption-secrets"), "I19-api-Kustomization"),
 		singleControl(rule("signatures"), "S14-api"),
 		singleControl(rule("signature-keys"), "S14-api"),
 		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
@@ -59,7 +60,7 @@ func TenureRows() []Row {
 		singleControl(rule("claims"), "W6-api", "W6-git"),
 		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
-		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W7-api", "W7-git", "W10-api", "W10-git"}},
+		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"}},
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}, Also: []string{"W12-api", "W12-git"}},
 		singleControl(isolation(), "W12-api", "W12-git"),
 		singleControl(role("create and change clusternetworkpolicies", everywhere,
@@ -109,7 +110,7 @@ func TenureRows() []Row {
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api", "W13-api", "W13-git")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I8-api", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api", "W13-api", "W13-git")),
 	}, proxyRows()...)
 }
 

@@ -132,7 +132,7 @@ func (s state) open() map[string]bool {
 	}
 	namespace := in("patch", "", "namespaces")
 	flagged := "--no-cross-namespace-refs"
-	runs, applied := false, false
+	runs, runsEverywhere, applied := false, false, false
 	// Flux uses server-side apply: a patch, which creates a missing object.
 	applies := func(group, resource string) bool {
 		return in("create", group, resource) && in("patch", group, resource)
@@ -141,6 +141,7 @@ func (s state) open() map[string]bool {
 		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
 	} {
 		runs, applied = runs || in("create", w[0], w[1]), applied || applies(w[0], w[1])
+		runsEverywhere = runsEverywhere || out("create", w[0], w[1])
 	}
 	accounts := in("patch", "", "serviceaccounts")
 	charts := in("create", sourceGroup, "helmcharts")
@@ -182,7 +183,7 @@ func (s state) open() map[string]bool {
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
 		"W13-api": in("create", "networking.k8s.io", "ingresses"),
-		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
+		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets") || in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
@@ -201,7 +202,7 @@ func (s state) open() map[string]bool {
 
 		"A1-api":                syncs || releases || anySource || charts,
 		"A3-api":                syncs || releases || anySource,
-		"A4-api":                in("create", "", "configmaps"),
+		"A4-api":                in("create", "", "configmaps") || in("create", "", "pods"),
 		"I9-api":                runs && !s.outside,
 		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside,
 		"I19-api":               in("create", sourceGroup, "gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
@@ -214,7 +215,7 @@ func (s state) open() map[string]bool {
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
 		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
 		"I23-api":               accounts && !s.outside,
-		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts"),
+		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || out("impersonate", "", "groups") || runsEverywhere,
 		"I8-api-Secret":         in("create", "", "secrets") && !s.outside,
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
@@ -231,10 +232,12 @@ func (s state) open() map[string]bool {
 		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases && !s.outside,
 		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
 
-		"I4-api":             binds || escalates && !everything,
+		"I4-api": binds || out("patch", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles") ||
+			out("create", rbacv1.GroupName, "clusterroles") && out("escalate", rbacv1.GroupName, "clusterroles") || escalates && !everything,
 		"I4-git":             binds || delivers,
 		"I4-git-HelmRelease": binds && releases || installs,
-		"I5-api":             namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+		"I5-api": namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions") ||
+			out("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations") || out("create", "apiregistration.k8s.io", "apiservices"),
 		"I5-git":             namespaces || delivers,
 		"I5-git-HelmRelease": namespaces && releases || installs,
 		"I7-api":             namespaces,

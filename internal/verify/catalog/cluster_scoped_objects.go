@@ -9,6 +9,17 @@ func addClusterScopedObjects(register func(...Attack)) {
 	webhook := func(*Scenario) *unstructured.Unstructured {
 		return object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", name("i5"), map[string]any{"webhooks": []any{}})
 	}
+	// A webhook can change each object, and an API service gets the requests for an API with the
+	// credentials of the callers.
+	mutating := func(*Scenario) *unstructured.Unstructured {
+		return object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", name("i5"), map[string]any{"webhooks": []any{}})
+	}
+	service := func(*Scenario) *unstructured.Unstructured {
+		return object("apiregistration.k8s.io/v1", "APIService", "", "v1.tenure.example.com", map[string]any{"spec": map[string]any{
+			"group": "tenure.example.com", "version": "v1", "groupPriorityMinimum": int64(1), "versionPriority": int64(1),
+			"service": map[string]any{"namespace": "default", "name": "canary"},
+		}})
+	}
 	volume := func(*Scenario) *unstructured.Unstructured {
 		return object("v1", "PersistentVolume", "", name("i5"), map[string]any{"spec": map[string]any{
 			"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"},
@@ -33,10 +44,12 @@ func addClusterScopedObjects(register func(...Attack)) {
 		Fix:        Fix{Advice: "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped", Rights: true},
 	}
 	attack.Via = API
-	attack.Kinds = []string{"CustomResourceDefinition", "Namespace", "PersistentVolume", "ValidatingWebhookConfiguration"}
+	attack.Kinds = []string{"APIService", "CustomResourceDefinition", "MutatingWebhookConfiguration", "Namespace", "PersistentVolume", "ValidatingWebhookConfiguration"}
 	attack.Run = requests(
 		request{what: "make a Namespace", aimed: creating(namespace)},
 		request{what: "make a ValidatingWebhookConfiguration", aimed: creating(webhook)},
+		request{what: "make a MutatingWebhookConfiguration", aimed: creating(mutating)},
+		request{what: "make an APIService", aimed: creating(service)},
 		request{what: "make a PersistentVolume", aimed: creating(volume)},
 		request{what: "make a CustomResourceDefinition", aimed: creating(kind)},
 	)

@@ -91,26 +91,50 @@ func addControllerCloudIdentity(register func(...Attack)) {
 	})
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
 	withoutKey := decrypting(map[string]any{"provider": "sops"})
+	withKey := creating(decrypting(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}}))
 	register(Attack{
 		ID: "I19", Via: API, Kind: "Kustomization",
-		Kinds:      []string{"Kustomization"},
-		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, or with another account of its namespace)",
-		Controls:   []string{"policy on spec.decryption", keys.Name},
+		Kinds:      []string{"Kustomization", "Secret"},
+		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, with a key that stands for the controller's identity, or with another account of its namespace)",
+		Controls:   []string{"policy on spec.decryption", keys.Name, "policy on the Secrets with keys"},
 		References: []string{"Flux: workload identity", "RFC-0010"},
-		Fix:        Fix{Advice: "demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, and keep accounts with cloud identities of others out of the tenant's namespaces"},
+		Fix:        Fix{Advice: "demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, keep accounts with cloud identities of others out of the tenant's namespaces, and refuse the keys sops.azure-kv and sops.gcp-kms in tenants' Secrets"},
 		Layers:     []Layer{admissionLayer("policy on spec.decryption", withoutKey), keys},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			f := unlessIdentityIsOwn(keys, request{
 				what:  "have kustomize-controller ask a cloud's key service as itself",
 				aimed: creating(withoutKey),
-				own:   creating(decrypting(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
+				own:   withKey,
 			})(ctx, e)
 			if f.Outcome != Stopped {
 				return f
 			}
+			// A tenant that syncs nothing has no use for a key.
+			if withKey(ctx, e) == nil {
+				g := requests(controllersKey())(ctx, e)
+				if g.Outcome != Stopped {
+					return g
+				}
+				f = f.and(g)
+			}
 			return decryptsAsAnother(ctx, e, f)
 		},
 	})
+}
+
+// controllersKey is the request for a Secret whose key for Azure has no tenant: kustomize-controller
+// takes it for the identity of its own node, whatever gates it has.
+func controllersKey() request {
+	secret := func(key string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("v1", "Secret", e.Namespace, name("i19"), map[string]any{"stringData": map[string]any{key: "clientId: 00000000-0000-0000-0000-000000000000"}})
+		}
+	}
+	return request{
+		what:  "have kustomize-controller decrypt with its own Azure identity, by a key that stands for it",
+		aimed: creating(secret("sops.azure-kv"), secret("any")),
+		own:   creating(secret("any")),
+	}
 }
 
 // decrypting is a Kustomization that is not applied, with the field spec.decryption.

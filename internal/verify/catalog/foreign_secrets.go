@@ -56,8 +56,25 @@ func addForeignSecrets(register func(...Attack)) {
 		References: []string{"MTB TI-2"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},
 		Slow:       true,
-		Run:        requests(all...),
+		Run:        requestsOf((*Scenario).readsElsewhere, all...),
 	})
+}
+
+// readsElsewhere returns the requests with which the tenant would read what is in a namespace of others.
+func (e *Scenario) readsElsewhere() []request {
+	var all []request
+	for _, place := range e.elsewhere() {
+		if place == e.Platform {
+			continue // other requests
+		}
+		in := func(*Scenario) string { return place }
+		all = append(all,
+			request{what: "read the Secrets of namespace " + place, aimed: mayNot("get", "secrets", in)},
+			request{what: "list the Secrets of namespace " + place, aimed: mayNot("list", "secrets", in)},
+			request{what: "run commands in the Pods of namespace " + place, aimed: mayNot("create", "pods/exec", in)},
+		)
+	}
+	return all
 }
 
 // listing is a request that lists objects of a namespace, or of all.

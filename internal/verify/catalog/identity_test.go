@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -179,8 +180,15 @@ func clusterWithout(plain string, args ...string) *Scenario {
 		}
 		builder = builder.WithObjects(d)
 	}
-	// Whatever the tenant asks for is accepted and not made.
-	accept := func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return nil }
+	// Whatever the tenant asks for is accepted and not made, but for the keys of clouds.
+	accept := func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		if u, is := o.(*unstructured.Unstructured); is {
+			if _, key, _ := unstructured.NestedString(u.Object, "stringData", "sops.azure-kv"); key {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, u.GetName(), errors.New("ValidatingAdmissionPolicy 'keys' with binding 'keys' denied request: no"))
+			}
+		}
+		return nil
+	}
 	c := builder.WithInterceptorFuncs(interceptor.Funcs{Create: accept}).Build()
 	return &Scenario{
 		Tenant: team, Account: deployer, Namespace: "apps", Platform: "flux-system", As: c, Admin: c,
@@ -357,5 +365,109 @@ func TestRequestsClosed(t *testing.T) {
 	}).Build()
 	if f := requests(request{what: "do it", aimed: refuse(right), own: refuse(right)})(t.Context(), e); f.Outcome != NotProven {
 		t.Errorf("an identity that can do nothing proves nothing: %s", f.Outcome)
+	}
+}
+
+// A role in a namespace that is nobody's tenant is a way out, if it gives Secrets, tokens or Pods there.
+func TestRightsElsewhere(t *testing.T) {
+	t.Parallel()
+	in := func(namespace string) discovery.Tenant {
+		return discovery.Tenant{Name: "dev-team", Namespaces: []string{"apps"}, Rights: []discovery.Right{{Role: "Role/some", Namespace: namespace}, {Role: "ClusterRole/view"}}}
+	}
+	attacks := map[string]Attack{}
+	for _, a := range Catalogue() {
+		attacks[a.Key()] = a
+	}
+	for name, tc := range map[string]struct {
+		reason, attack, place, right string
+		tenant                       discovery.Tenant
+		want                         string
+	}{
+		"tokens":        {"a token of kustomize-controller is all of the cluster", "I8-api", "flux-system", "create serviceaccounts/token", in(""), "make a token for any account of namespace flux-system"},
+		"impersonation": {"so is to act as it", "I8-api", "flux-system", "impersonate serviceaccounts", in(""), "impersonate any account of namespace flux-system"},
+		"Pods":          {"and a Pod that runs as it", "I8-api", "monitoring", "create deployments.apps", in("monitoring"), "run a Pod as any account of namespace monitoring, by deployments.apps"},
+		"Secrets":       {"Secrets of a namespace that is not Flux's", "W2-api", "kube-system", "get secrets", in("kube-system"), "read the Secrets of namespace kube-system"},
+		"groups":        {"the group system:masters may do everything", "I8-api", "", "impersonate groups", in(""), "impersonate any group"},
+		"certificates":  {"a certificate says who one is", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), "approve a certificate of its own for any user"},
+		"at home":       {"the tenant's own namespaces are no other ones", "I8-api", "apps", "create deployments.apps", in("apps"), ""},
+		"another team":  {"a team may own two tenants, and I12 is about accounts of others", "I8-api", "billing", "create deployments.apps", in("billing"), ""},
+		"harmless":      {"a right that gives nothing of others", "W2-api", "kube-system", "get services", in("kube-system"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			forbidden := func(verb string) error {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", errors.New("cannot "+verb+" resource \"things\""))
+			}
+			e := newFakeEnv(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					review, is := o.(*authorizationv1.SelfSubjectAccessReview)
+					if !is {
+						return nil
+					}
+					a := review.Spec.ResourceAttributes
+					resource := a.Resource
+					if a.Group != "" {
+						resource += "." + a.Group
+					}
+					if a.Subresource != "" {
+						resource += "/" + a.Subresource
+					}
+					review.Status.Allowed = a.Namespace == tc.place && a.Verb+" "+resource == tc.right
+					return nil
+				},
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return forbidden("get")
+				},
+				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+					return forbidden("list")
+				},
+				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+					return forbidden("create")
+				},
+			})
+			e.Tenant, e.Namespace, e.Platform = tc.tenant, "apps", "flux-system"
+			e.tenants = []discovery.Tenant{{Name: "billing", Namespaces: []string{"billing"}}}
+			got := attacks[tc.attack].Run(t.Context(), e)
+			if tc.want == "" && got.Outcome == GotThrough || tc.want != "" && !strings.Contains(got.Evidence, tc.want) {
+				t.Errorf("%s: got %s, %q, want %q", tc.reason, got.Outcome, got.Evidence, tc.want)
+			}
+		})
+	}
+}
+
+// A single right to objects of the cluster is a way out.
+func TestRightsInTheCluster(t *testing.T) {
+	t.Parallel()
+	attacks := map[string]Attack{}
+	for _, a := range Catalogue() {
+		attacks[a.Key()] = a
+	}
+	for _, tc := range []struct{ attack, verb, kind, want string }{
+		{"I4-api", "patch", "ClusterRoleBinding", "bind an account of its own to cluster-admin, by a change of a binding"},
+		{"I4-api", "create", "ClusterRole", "make a role for everything, which others can give it"},
+		{"I5-api", "create", "MutatingWebhookConfiguration", "make a MutatingWebhookConfiguration"},
+		{"I5-api", "create", "APIService", "make an APIService"},
+	} {
+		t.Run(tc.verb+" "+tc.kind, func(t *testing.T) {
+			t.Parallel()
+			allowed := func(verb string, o client.Object) error {
+				kind := o.GetObjectKind().GroupVersionKind().Kind
+				if _, is := o.(*authorizationv1.SelfSubjectAccessReview); is || kind == "ConfigMap" || verb == tc.verb && kind == tc.kind {
+					return nil
+				}
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, o.GetName(), errors.New("user \"x\" cannot "+verb+" resource \"things\""))
+			}
+			e := newFakeEnv(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					return allowed("create", o)
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					return allowed("patch", o)
+				},
+			})
+			if got := attacks[tc.attack].Run(t.Context(), e); !strings.Contains(got.Evidence, tc.want) {
+				t.Errorf("got %s, %q, %q, want %q", got.Outcome, got.Evidence, got.Reason, tc.want)
+			}
+		})
 	}
 }

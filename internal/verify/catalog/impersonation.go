@@ -3,8 +3,10 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +21,7 @@ func addImpersonation(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Owners: OwnersWithin,
 		Kinds:      []string{"ServiceAccount", "ServiceAccount/token"},
-		Title:      "acts as another account, by impersonation or with a new token of that account",
+		Title:      "acts as another account, by impersonation, with a new token of that account, or by a Pod in a namespace of others",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix: Fix{
@@ -30,9 +32,11 @@ func addImpersonation(register func(...Attack)) {
 				denied("", writing, "serviceaccounts/token"),
 			},
 		},
-		Run: namingBindings(requests(
+		Run: namingBindings(requestsOf((*Scenario).actsElsewhere,
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Scenario) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Scenario) string { return "" })},
+			request{what: "impersonate any group", aimed: mayNot("impersonate", "groups", func(*Scenario) string { return "" })},
+			request{what: "approve a certificate of its own for any user", aimed: mayNot("update", "certificatesigningrequests.certificates.k8s.io/approval", func(*Scenario) string { return "" })},
 			request{what: "make a token for the account default of its namespace", aimed: func(ctx context.Context, e *Scenario) error {
 				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default"}}
 				return e.As.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{},
@@ -40,6 +44,39 @@ func addImpersonation(register func(...Attack)) {
 			}},
 		)),
 	})
+}
+
+// elsewhere returns the namespace of Flux, and for the tenant's account the namespaces of no tenant in
+// which a RoleBinding gives it a role: I12 is about those of other tenants. A person who owns a tenant
+// may have other tasks, too.
+func (e *Scenario) elsewhere() []string {
+	places := []string{e.Platform}
+	for _, r := range e.Tenant.Rights {
+		if r.Namespace != "" && e.Owner == nil {
+			places = append(places, r.Namespace)
+		}
+	}
+	slices.Sort(places)
+	return slices.DeleteFunc(slices.Compact(places), func(place string) bool {
+		return slices.ContainsFunc(append([]discovery.Tenant{e.Tenant}, e.tenants...), func(t discovery.Tenant) bool { return slices.Contains(t.Namespaces, place) })
+	})
+}
+
+// actsElsewhere returns the requests with which the tenant would act as any account of a namespace of
+// others.
+func (e *Scenario) actsElsewhere() []request {
+	var all []request
+	for _, place := range e.elsewhere() {
+		in := func(*Scenario) string { return place }
+		all = append(all,
+			request{what: "impersonate any account of namespace " + place, aimed: mayNot("impersonate", "serviceaccounts", in)},
+			request{what: "make a token for any account of namespace " + place, aimed: mayNot("create", "serviceaccounts/token", in)},
+		)
+		for _, resource := range []string{"pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "replicationcontrollers", "jobs.batch", "cronjobs.batch"} {
+			all = append(all, request{what: "run a Pod as any account of namespace " + place + ", by " + resource, aimed: mayNot("create", resource, in)})
+		}
+	}
+	return all
 }
 
 // namingBindings adds to what got through which bindings give the tenant
@@ -58,13 +95,14 @@ func namingBindings(run func(context.Context, *Scenario) Finding) func(context.C
 }
 
 // mayNot asks the API server whether the tenant has a right that is exercised in
-// every request and so cannot be tried by itself. The answer comes in the form
+// every request and so cannot be tried by itself, on a resource, as RESOURCE.GROUP/SUBRESOURCE. The answer comes in the form
 // of the error that the request would have ended in.
 func mayNot(verb, resource string, namespace func(*Scenario) string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		plain, subresource, _ := strings.Cut(resource, "/")
+		plain, group, _ := strings.Cut(plain, ".")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
 		}}
 		if err := e.As.Create(ctx, review); err != nil {
 			return fmt.Errorf("cannot read the tenant's rights: %w", err)

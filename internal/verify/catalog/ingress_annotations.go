@@ -22,6 +22,7 @@ func addIngressAnnotations(register func(...Attack)) {
 		{"write into the configuration of an ingress controller that others use", snippet},
 		{"have an ingress controller read a Secret of another namespace", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", func(e *Scenario) string { return e.Victim.Namespace + "/canary" })},
 		{"join the load balancer of other tenants' Ingresses", annotated("alb.ingress.kubernetes.io/group.name", is("shared"))},
+		{"have an ingress controller ask a Service of another tenant", annotated("nginx.ingress.kubernetes.io/auth-url", func(e *Scenario) string { return "http://canary." + e.Victim.Namespace + ".svc.cluster.local/" })},
 		{"use a middleware of another namespace", annotated("traefik.ingress.kubernetes.io/router.middlewares", func(e *Scenario) string { return e.Victim.Namespace + "-canary@kubernetescrd" })},
 	} {
 		all = append(all, request{what: reach.what, aimed: creating(reach.aimed, plain), own: creating(plain)})
@@ -31,7 +32,7 @@ func addIngressAnnotations(register func(...Attack)) {
 		Kinds:    []string{"Ingress"},
 		Title:    "changes the configuration of a shared ingress controller with annotations of an Ingress",
 		Controls: []string{"policy on the annotations of Ingresses"},
-		Fix:      Fix{Advice: "refuse annotations of Ingresses that write configuration, join a group or name objects of other namespaces with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
+		Fix:      Fix{Advice: "refuse annotations of Ingresses that write configuration, join a group, or name objects of other namespaces or addresses within the cluster with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
 		Run:      requests(all...),
 	})
 }

@@ -57,7 +57,26 @@ func overwrites(ctx context.Context, e *Scenario, objects []unstructured.Unstruc
 	for _, u := range objects {
 		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
 	}
+	if slices.ContainsFunc(objects, func(u unstructured.Unstructured) bool { return u.GetKind() == "NetworkPolicy" }) {
+		all = append(all, passedOver())
+	}
 	return requests(all...)(ctx, e)
+}
+
+// passedOver is the request for a network policy over which Flux applies none of the platform's.
+func passedOver() request {
+	policy := func(annotations map[string]string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := object("networking.k8s.io/v1", "NetworkPolicy", e.Namespace, name("a5"), map[string]any{"spec": map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"tenure.dev/attack": "a5"}}}})
+			u.SetAnnotations(annotations)
+			return u
+		}
+	}
+	return request{
+		what:  "keep out a network policy that the platform applies later, by an object of the same name over which Flux passes",
+		aimed: creating(policy(map[string]string{"kustomize.toolkit.fluxcd.io/ssa": "Ignore"})),
+		own:   creating(policy(nil)),
+	}
 }
 
 // overwriting is the request that takes an object over, as a dry run.

@@ -58,6 +58,12 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 			return notProven(firstLine(err.Error()))
 		}
 		for i := range pods {
+			if owner := metav1.GetControllerOf(&pods[i]); i == 0 && owner.Kind == "ReplicaSet" {
+				all = append(all, request{
+					what:  "let an autoscaler scale the ReplicaSet of " + which,
+					aimed: creating(autoscalerOf(map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name})),
+				})
+			}
 			all = append(all, request{
 				what:  fmt.Sprintf("evict Pod %s/%s of %s", pods[i].Namespace, pods[i].Name, which),
 				aimed: func(ctx context.Context, e *Scenario) error { return e.tryEvict(ctx, &pods[i]) },

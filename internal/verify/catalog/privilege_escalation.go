@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,10 +37,19 @@ func addPrivilegeEscalation(register func(...Attack)) {
 			},
 		},
 	}
-	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, []string{"ClusterRoleBinding", "Role", "RoleBinding"}
+	clusterRole := func(e *Scenario) *unstructured.Unstructured {
+		u := role(e)
+		u.SetKind("ClusterRole")
+		u.SetNamespace("")
+		return u
+	}
+	there := object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "cluster-admin", nil)
+	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		all := []request{
 			{what: "bind itself to cluster-admin", aimed: creating(binding)},
+			{what: "bind an account of its own to cluster-admin, by a change of a binding", aimed: merging(there, fmt.Sprintf(`{"subjects":[{"kind":"ServiceAccount","name":%q,"namespace":%q}]}`, name("i4"), e.Account.Namespace))},
+			{what: "make a role for everything, which others can give it or which joins the roles that it has", aimed: creating(clusterRole)},
 			{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
 		}
 		// An account with all rights in its namespace cannot give itself more there.

@@ -65,6 +65,13 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 	}
 }
 
+// requestsOf is [requests] with further requests, which depend on the tenant.
+func requestsOf(further func(*Scenario) []request, all ...request) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		return requests(slices.Concat(all, further(e))...)(ctx, e)
+	}
+}
+
 // confirmRequest returns the finding of a refused request, after its positive control. A
 // positive control may fail for a missing kind and for a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {

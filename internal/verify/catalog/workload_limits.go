@@ -183,14 +183,18 @@ func addForeignNodes(register func(...Attack)) {
 		ID: "W10", Via: API, Owners: OwnersWithin,
 		Kinds:    everyPod,
 		Slow:     true,
-		Title:    "runs a Pod on nodes that are reserved for others",
+		Title:    "runs a Pod on nodes that are reserved for others, or keeps the Pods of others off nodes",
 		Controls: []string{"policy on Pods"},
-		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName and with tolerations of other tenants' taints, with a ValidatingAdmissionPolicy on Pods and their templates"},
-		Run: runs("w10", []string{"run a Pod on a node of its choice, whatever the taints of the node", "run a Pod that tolerates every taint", "run a Pod on the nodes of the control plane"},
+		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName, with tolerations of other tenants' taints, and with affinities to the Pods of other namespaces, with a ValidatingAdmissionPolicy on Pods and their templates"},
+		Run: runs("w10", []string{"run a Pod on a node of its choice, whatever the taints of the node", "run a Pod that tolerates every taint", "run a Pod on the nodes of the control plane",
+			"keep the Pods of all namespaces from the nodes of a zone, by an anti-affinity"},
 			[]map[string]any{
 				{"nodeName": "control-plane"},
 				{"tolerations": []any{map[string]any{"operator": "Exists"}}},
 				{"tolerations": []any{map[string]any{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}}},
+				{"affinity": map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{
+					"labelSelector": map[string]any{}, "namespaceSelector": map[string]any{}, "topologyKey": "topology.kubernetes.io/zone",
+				}}}}},
 			}),
 	})
 }
@@ -286,10 +290,15 @@ func addForeignAddress(register func(...Attack)) {
 		Title:      "takes over an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
 		References: []string{"CVE-2020-8554", "MTB CPI-5"},
-		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
+		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, spec.loadBalancerIP or annotations with addresses, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
 		Run: requests(
 			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), service(nil)), own: own},
 			request{what: "take an address by the load balancer of a Service", aimed: creating(service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "198.51.100.7"}), service(nil)), own: own},
+			request{what: "take an address by an annotation for the load balancer of a Service", aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+				u := service(map[string]any{"type": "LoadBalancer"})(e)
+				u.SetAnnotations(map[string]string{"metallb.io/loadBalancerIPs": "198.51.100.7"})
+				return u
+			}, service(nil)), own: own},
 			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"}), service(nil)), own: own},
 			request{what: "take the traffic to an address with the status of a Service", aimed: func(ctx context.Context, e *Scenario) error {
 				return e.forgeStatus(ctx, service(map[string]any{"type": "LoadBalancer"})(e), `{"status":{"loadBalancer":{"ingress":[{"ip":"198.51.100.7"}]}}}`)
@@ -385,10 +394,10 @@ func addForeignVolume(register func(...Attack)) {
 	}
 	alsoByGit(register, "PersistentVolumeClaim", named, Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
-		Kinds:    []string{"PersistentVolumeClaim", "StatefulSet"},
-		Title:    "claims a volume that was made for another tenant",
-		Controls: []string{"policy on PersistentVolumeClaims"},
-		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
+		Kinds:    []string{"PersistentVolumeClaim", "Pod", "StatefulSet"},
+		Title:    "claims a volume that was made for another tenant, or mounts it by its address",
+		Controls: []string{"policy on PersistentVolumeClaims", "Pod Security admission at restricted or policy on the volumes of Pods"},
+		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims, and label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted, which forbids volumes with an address"},
 		Run: requests(
 			request{what: "claim a volume by its name", aimed: creating(named), own: own},
 			request{what: "claim a volume by its name, by a StatefulSet whose controller makes the claim", aimed: stateful(named), own: stateful(claim(nil))},
@@ -399,6 +408,9 @@ func addForeignVolume(register func(...Attack)) {
 				u.SetAnnotations(map[string]string{corev1.BetaStorageClassAnnotation: ""})
 				return u
 			})},
+			request{what: "mount the volume of another tenant by its address", own: creating(hardenedPod("w6", nil)), aimed: creating(hardenedPod("w6", map[string]any{
+				"volumes": []any{map[string]any{"name": "data", "nfs": map[string]any{"server": "198.51.100.7", "path": "/other"}}},
+			}))},
 		),
 	})
 }
