@@ -55,13 +55,13 @@ func TestTenantGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareGolden(t, "all that a Tenant can say", "tenant", objects.List())
-	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, []string{"apps", "more"}))
+	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, &v1alpha1.TenancyProfile{}, []string{"apps", "more"}))
 	if diff := cmp.Diff(map[string]string{"cost": "7", "divided-quota.tenure.dev/pods": "true", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}, objects.Labels); diff != "" {
 		t.Errorf("labels that say whose a namespace is are not the Tenant's to set (-want +got):\n%s", diff)
 	}
 	cordoned := tenant.DeepCopy()
 	cordoned.Spec.Cordoned = true
-	for _, o := range Cluster(cordoned, nil) {
+	for _, o := range Cluster(cordoned, &v1alpha1.TenancyProfile{}, nil) {
 		if role, ok := o.(*rbacv1.ClusterRole); ok && len(role.Rules) != 2 {
 			t.Errorf("owners of a cordoned tenant have %v", role.Rules)
 		}
@@ -80,7 +80,7 @@ func TestOwnersVerbs(t *testing.T) {
 		{"an account applies", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", []string{"create", "patch"}},
 	} {
 		var got []string
-		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), nil) {
+		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), &v1alpha1.TenancyProfile{}, nil) {
 			if role, ok := o.(*rbacv1.ClusterRole); ok {
 				for _, rule := range role.Rules {
 					if slices.Contains(rule.Resources, "namespaces") {
@@ -118,7 +118,7 @@ func FuzzTenant(f *testing.F) {
 		before := tenant.DeepCopy()
 		profile := posture()
 		ns := Namespace{Name: namespace, Labels: map[string]string{v1alpha1.LabelTenant: name}, Tenant: tenant, Siblings: []string{namespace}}
-		cluster := Cluster(tenant, []string{namespace})
+		cluster := Cluster(tenant, &v1alpha1.TenancyProfile{}, []string{namespace})
 		distinct(t, cluster)
 		for _, o := range cluster {
 			if o.GetNamespace() != "" || !strings.HasPrefix(o.GetName(), "tenure:") {

@@ -31,7 +31,7 @@ const (
 	FieldManager = "tenure-capsule"
 	// ManagedValue is the value of the label tenure.dev/managed-by on a Tenant that this package
 	// created for one of Capsule's.
-	ManagedValue = "capsule"
+	ManagedValue = tenancy.CapsuleValue
 	// Finalizer is Capsule's own finalizer, so that either controller can remove it.
 	Finalizer = "controller.projectcapsule.dev/finalize"
 )
