@@ -215,6 +215,8 @@ func (w *way) cordons(t *testing.T) {
 	const on, off = `{"metadata":{"labels":{"projectcapsule.dev/cordoned":"true"}}}`, `{"metadata":{"labels":{"projectcapsule.dev/cordoned":null}}}`
 	w.created(t, "alice", "oil-a")
 	w.theirs(t, "oil", "Succeeded", 1)
+	stranger := w.theirs(t, "gas", "Succeeded", 1)
+	w.refused(t, "alice", "oil-a", fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":"gas","uid":%q}]}}`, stranger.UID), "must not have the owner Tenant gas")
 	works := func(want string) {
 		t.Helper()
 		testwait.For(t, "alice's work to end with "+want, patience, func() (bool, string) {
