@@ -213,8 +213,12 @@ var assigns = func() string {
 		" && (!" + namesTenant + " || variables.owns && ['" + strings.Join(tenantLabels, "', '") + "'].all(l, !(l in variables.labels) || variables.labels[l] == variables.tenant))"
 }()
 
-// protectedChanges is CEL for the protected labels and annotations that an update changes, and may not.
-var protectedChanges = fmt.Sprintf("(%s + %s).filter(k, %s && !(k == '%s' && %s) && !(k in ['%s'] && variables.assigns))", changedEntries("labels"), changedEntries("annotations"), isProtected("k"),
+// protectedChanges is CEL for the protected labels and annotations that an update changes.
+var protectedChanges = fmt.Sprintf("(%s + %s).filter(k, %s)", changedEntries("labels"), changedEntries("annotations"), isProtected("k"))
+
+// mayChange is CEL: the user may change a protected label or annotation. A message must not contain it: the
+// API server would ask RBAC once more than one expression may.
+var mayChange = fmt.Sprintf("k == '%s' && %s || k in ['%s'] && variables.assigns",
 	v1alpha1.LabelCapsuleCordoned, mayCordon, strings.Join(append(slices.Clone(tenantLabels), CapsuleReference), "', '"))
 
 // changedEntries returns CEL for the names of the labels or annotations of an object with another
@@ -230,7 +234,7 @@ func namespaceValidations() []validation {
 			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"},
 		{"request.operation != 'UPDATE' || !variables.owner || variables.owned || variables.assigns",
 			"'namespace ' + variables.name + ' must not be changed: it is not a namespace of a tenant that you own'"},
-		{"request.operation != 'UPDATE' || variables.protected.size() == 0",
+		{"request.operation != 'UPDATE' || variables.protected.all(k, " + mayChange + ")",
 			"'namespace ' + variables.name + ' must keep the labels and annotations that the platform decides on: ' + " + short("variables.protected.join(', ')")},
 	}
 	for _, v := range newNamespace() {

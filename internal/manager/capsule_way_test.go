@@ -236,7 +236,7 @@ func (w *way) cordons(t *testing.T) {
 	w.apply(t, strings.Replace(strings.Split(wayTenants, "---")[1], "spec:", "spec:\n  cordoned: true", 1))
 	w.theirs(t, "oil", "Succeeded", 1)
 	works("is cordoned")
-	w.refused(t, "alice", "oil-a", on, "cordoned")
+	w.refused(t, "alice", "oil-a", off, "cordoned")
 	w.refused(t, "root", "oil-a", `{"metadata":{"labels":{"capsule.clastix.io/tenant":"gas"}}}`, "cordoned")
 }
 
