@@ -42,8 +42,8 @@ const (
 )
 
 // LabelCapsuleCordoned is the label that, with the value true, cordons a single namespace of a tenant, as
-// spec.cordoned of a Tenant cordons all of them. The platform sets it. Capsule's command line
-// writes this label.
+// spec.cordoned of a Tenant cordons all of them. The platform sets it, and owners with [VerbCordon] do.
+// Capsule's command line writes this label.
 const LabelCapsuleCordoned = "projectcapsule.dev/cordoned"
 
 // LabelParameters is set on a tenant's namespace, to any value, when its

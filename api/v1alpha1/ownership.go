@@ -18,4 +18,11 @@ const (
 	// The webhook, and not the profile's list, then decides which of them its owners may
 	// choose.
 	VerbLabel = "label"
+	// VerbCordon on a tenant lets its owners set and remove the label [LabelCapsuleCordoned] of
+	// the namespaces that they made.
+	VerbCordon = "cordon"
+	// VerbAssign on resource tenants, without a name, marks the administrators of Capsule's
+	// Tenants who assign namespaces to the tenants that they own, and create namespaces without a
+	// tenant.
+	VerbAssign = "assign"
 )

@@ -135,10 +135,39 @@ type CapsuleCompatibility struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Namespace;Tenant
 	Replication string `json:"replication,omitempty"`
+	// names says how the RoleBindings, quotas, limit ranges and network policies are named that
+	// the manager makes for Capsule's Tenants. With Tenure, the default, they have Tenure's
+	// names, and owners with the same role share a RoleBinding. With Capsule, they have the names
+	// that Capsule gives them, with a RoleBinding for each role of each owner. Capsule's own
+	// objects have the same names: choose Capsule after they are gone.
+	// +optional
+	// +kubebuilder:validation:Enum=Tenure;Capsule
+	Names string `json:"names,omitempty"`
+	// cordon says who sets and removes the label projectcapsule.dev/cordoned of a namespace of a
+	// Tenant of Capsule. With Platform, the default, only the platform does. With Owners, owners
+	// do it for the namespaces that they made: then an owner also ends what the platform began
+	// with the label. A cordoned Tenant stays cordoned.
+	// +optional
+	// +kubebuilder:validation:Enum=Platform;Owners
+	Cordon string `json:"cordon,omitempty"`
+	// administrators says what the administrators of the CapsuleConfiguration may do with
+	// namespaces. With Owners, the default, they do what the owners of each Tenant of Capsule do.
+	// With Namespaces, they also create namespaces without a tenant, and assign namespaces to
+	// Tenants of Capsule, move them between these Tenants and take them out of them: then an
+	// administrator can give owners everything that is in a namespace, except those of the
+	// platform, those with protected names and those of Tenants of tenure.dev.
+	// +optional
+	// +kubebuilder:validation:Enum=Owners;Namespaces
+	Administrators string `json:"administrators,omitempty"`
 }
 
-// ReplicationTenant is the value of capsule.replication for Capsule's way.
-const ReplicationTenant = "Tenant"
+// Values of the fields of capsule for Capsule's way.
+const (
+	ReplicationTenant        = "Tenant"
+	NamesCapsule             = "Capsule"
+	CordonOwners             = "Owners"
+	AdministratorsNamespaces = "Namespaces"
+)
 
 // DomainNamesAllowed is the value of domainNames that allows names without a hyphen.
 const DomainNamesAllowed = "Allowed"

@@ -226,7 +226,7 @@ func managedRights() []ofKinds {
 		of(kept+owners+" && !has(object.aggregationRule) && object.metadata.labels.all(l, l in ['"+tenancy.LabelManaged+"', '"+v1alpha1.LabelTenant+"'])"+
 			" && object.rules.exists(r, "+tenants+"r.resources == ['"+v1alpha1.OwnersResource+"'] && r.verbs == ['create'])"+
 			" && object.rules.all(r, "+tenants+"(r.resources == ['"+v1alpha1.OwnersResource+"'] && r.verbs == ['create']"+
-			" || r.resources == ['tenants'] && r.verbs.all(v, v in ['get', '"+strings.Join([]string{v1alpha1.VerbOwn, v1alpha1.VerbName, v1alpha1.VerbLabel}, "', '")+"']) && has(r.resourceNames) && r.resourceNames == [object.metadata.name.substring("+fmt.Sprint(len(tenancy.OwnersPrefix))+")])"+
+			" || r.resources == ['tenants'] && r.verbs.all(v, v in ['get', '"+strings.Join([]string{v1alpha1.VerbOwn, v1alpha1.VerbName, v1alpha1.VerbLabel, v1alpha1.VerbCordon}, "', '")+"']) && has(r.resourceNames) && r.resourceNames == [object.metadata.name.substring("+fmt.Sprint(len(tenancy.OwnersPrefix))+")])"+
 			" || r.apiGroups == [''] && r.resources == ['namespaces'] && r.verbs.all(v, v in ['create', 'patch']))",
 			"the ClusterRoles that it writes are those of owners", "clusterroles"),
 		of(kept+"object.roleRef.kind == 'ClusterRole' && (object.roleRef.name == object.metadata.name && "+owners+" || !(object.roleRef.name in "+inNamespaces+" + ['capsule-namespace-deleter']) && "+mayBind+")",

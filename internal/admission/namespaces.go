@@ -20,6 +20,10 @@ var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace"
 // -version it is the label with the level's version.
 const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 
+// CapsuleReference is the annotation of a namespace with the UID of the Tenant of Capsule that the
+// manager made an owner of the namespace.
+const CapsuleReference = "tenure.dev/capsule-tenant"
+
 // AdmissionMark is the annotation by which the webhook knows the namespaces that it has
 // admitted. It gives no rights, so that a new namespace of an owner may have it.
 const AdmissionMark = "tenure.dev/admission"
@@ -51,6 +55,12 @@ func owns(tenant string) string {
 	return fmt.Sprintf("(%[1]s != '' && authorizer.group('%[2]s').resource('tenants').name(%[1]s).check('%[3]s').allowed())", tenant, v1alpha1.GroupVersion.Group, v1alpha1.VerbOwn)
 }
 
+// mayAssign is CEL: the user is an administrator who assigns namespaces to the tenants that it owns.
+var mayAssign = fmt.Sprintf("authorizer.group('%s').resource('tenants').check('%s').allowed()", v1alpha1.GroupVersion.Group, v1alpha1.VerbAssign)
+
+// mayCordon is CEL: the user owns the namespace's tenant and cordons its namespaces.
+var mayCordon = fmt.Sprintf("authorizer.group('%s').resource('tenants').name(%s).check('%s').allowed()", v1alpha1.GroupVersion.Group, tenantOf("oldObject"), v1alpha1.VerbCordon)
+
 // tenantOf returns CEL for the tenant of a namespace, or an empty string if it has none. The namespace may
 // be null or have no labels.
 func tenantOf(namespace string) string {
@@ -60,6 +70,8 @@ func tenantOf(namespace string) string {
 // namespaces protects the labels of a namespace that assign it to a tenant and choose its
 // rules. The selector of a binding matches the new labels, so this rule matches every
 // namespace and reads no parameters.
+//
+// Administrators with [v1alpha1.VerbAssign] also create namespaces without a tenant, and assign them.
 //
 // Owners may create namespaces of their tenants, and change and delete them if RBAC allows it. Of
 // a namespace that an owner made, they change the labels and annotations that are not protected:
@@ -100,7 +112,11 @@ func namespaces() Rule {
 			// An owner's new namespace with which nothing is wrong ends here, as with [allowed].
 			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},
-		variables:   append([]admissionregistrationv1.Variable{{Name: "owner", Expression: isOwner}}, variables...),
+		variables: slices.Concat([]admissionregistrationv1.Variable{{Name: "owner", Expression: isOwner}}, variables, []admissionregistrationv1.Variable{
+			// The API server limits how often one expression asks RBAC.
+			{Name: "administrator", Expression: mayAssign}, {Name: "owned", Expression: owns(tenantOf("oldObject"))}, {Name: "owns", Expression: owns("variables.tenant")},
+			{Name: "free", Expression: free}, {Name: "assigns", Expression: assigns}, {Name: "protected", Expression: protectedChanges},
+		}),
 		scope:       allNamespaces,
 		asksRBAC:    true,
 		validations: namespaceValidations(),
@@ -159,7 +175,7 @@ func newNamespace() []validation {
 			mine + " + 'needs the label " + v1alpha1.LabelMadeBy + " with the value " + v1alpha1.MadeByOwner + ", which the webhook adds'"},
 		{strings.Join(aliases, " && "),
 			mine + " + 'must not name another tenant in the labels " + strings.Join(tenantLabels[1:], " and ") + ": leave them out'"},
-		{"!variables.name.startsWith('kube-') && !(variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])",
+		{"!" + reservedName,
 			mine + " + 'must not have this name, which is the platform\\'s: choose another one'"},
 		{"variables.wrong.size() == 0",
 			mine + " + 'must not have labels and annotations that the platform decides on: leave out ' + " + short("variables.wrong.join(', ')")},
@@ -173,8 +189,37 @@ var editable = fmt.Sprintf("(!(has(request.subResource) && request.subResource !
 	" && has(oldObject.metadata.labels) && '%[3]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[3]s'] == '%[4]s')",
 	changed("finalizers"), changed("ownerReferences"), v1alpha1.LabelMadeBy, v1alpha1.MadeByOwner)
 
+// reservedName is CEL: the name of the namespace is the platform's, whatever the profile says.
+var reservedName = "(variables.name.startsWith('kube-') || variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])"
+
+// namesTenant is CEL: a label of the new namespace names a tenant.
+var namesTenant = "['" + strings.Join(tenantLabels, "', '") + "'].exists(l, l in variables.labels)"
+
+// free is CEL: an administrator creates a namespace without a tenant. The webhook knows the other names
+// that are the platform's.
+var free = "request.operation == 'CREATE' && variables.administrator" + " && !" + namesTenant + " && variables.wrong.size() == 0 && !" + reservedName +
+	" && !has(object.metadata.ownerReferences) && !has(object.metadata.finalizers)"
+
+// assigns is CEL: an administrator changes the tenant of a namespace, or a namespace without a tenant. The
+// webhook removes references to Tenants of Capsule, and the manager adds that to the new one.
+var assigns = func() string {
+	const references = ".metadata.?ownerReferences.orValue([])"
+	in := func(one, other, except string) string {
+		return one + references + ".all(r, " + except + other + references + ".exists(o, o == r))"
+	}
+	return "request.operation == 'UPDATE' && variables.administrator" + " && !(has(request.subResource) && request.subResource != '') && object.spec == oldObject.spec && !(" + changed("finalizers") + ") && !" + reservedName +
+		" && " + in("object", "oldObject", "") + " && " + in("oldObject", "object", "r.kind == 'Tenant' && r.apiVersion.startsWith('capsule.clastix.io/') || ") +
+		" && (" + tenantOf("oldObject") + " == '' || variables.owned)" +
+		" && (!" + namesTenant + " || variables.owns && ['" + strings.Join(tenantLabels, "', '") + "'].all(l, !(l in variables.labels) || variables.labels[l] == variables.tenant))"
+}()
+
 // protectedChanges is CEL for the protected labels and annotations that an update changes.
 var protectedChanges = fmt.Sprintf("(%s + %s).filter(k, %s)", changedEntries("labels"), changedEntries("annotations"), isProtected("k"))
+
+// mayChange is CEL: the user may change a protected label or annotation. A message must not contain it: the
+// API server would ask RBAC once more than one expression may.
+var mayChange = fmt.Sprintf("k == '%s' && %s || k in ['%s'] && variables.assigns",
+	v1alpha1.LabelCapsuleCordoned, mayCordon, strings.Join(append(slices.Clone(tenantLabels), CapsuleReference), "', '"))
 
 // changedEntries returns CEL for the names of the labels or annotations of an object with another
 // value than before: all of a new object.
@@ -185,16 +230,16 @@ func changedEntries(field string) string {
 
 func namespaceValidations() []validation {
 	all := []validation{
-		{"variables.owner && (request.operation != 'UPDATE' || " + editable + ")",
+		{"variables.owner && (request.operation != 'UPDATE' || " + editable + " || variables.assigns)",
 			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' assign it to a tenant or control it: ask the platform team to change them'"},
-		{"request.operation != 'UPDATE' || !variables.owner || " + owns(tenantOf("oldObject")),
+		{"request.operation != 'UPDATE' || !variables.owner || variables.owned || variables.assigns",
 			"'namespace ' + variables.name + ' must not be changed: it is not a namespace of a tenant that you own'"},
-		{"request.operation != 'UPDATE' || (" + protectedChanges + ").size() == 0",
-			"'namespace ' + variables.name + ' must keep the labels and annotations that the platform decides on: ' + " + short("("+protectedChanges+").join(', ')")},
+		{"request.operation != 'UPDATE' || variables.protected.all(k, " + mayChange + ")",
+			"'namespace ' + variables.name + ' must keep the labels and annotations that the platform decides on: ' + " + short("variables.protected.join(', ')")},
 	}
 	for _, v := range newNamespace() {
-		all = append(all, validation{"request.operation != 'CREATE' || !variables.owner || (" + v.expression + ")", v.message})
+		all = append(all, validation{"request.operation != 'CREATE' || !variables.owner || variables.free || (" + v.expression + ")", v.message})
 	}
-	return append(all, validation{"request.operation != 'DELETE' || !variables.owner || " + owns(tenantOf("oldObject")),
+	return append(all, validation{"request.operation != 'DELETE' || !variables.owner || variables.owned",
 		"'namespace ' + variables.name + ' must not be deleted: it is not a namespace of a tenant that you own'"})
 }

@@ -25,7 +25,7 @@ func namespaceNames() Rule {
 		return fmt.Sprintf("authorizer.group('%s').resource('tenants').name(%s).check('%s').allowed()", v1alpha1.GroupVersion.Group, tenant, verb)
 	}
 	named := func(expression string) string { return "request.operation != 'CREATE' || " + expression }
-	unlisted := unlistedKeys("labels", append([]string{v1alpha1.LabelMadeBy, PodSecurityLabel, PodSecurityLabel + "-version", corev1.LabelMetadataName}, tenantLabels...)...) +
+	unlisted := unlistedKeys("labels", append([]string{v1alpha1.LabelMadeBy, v1alpha1.LabelCapsuleCordoned, PodSecurityLabel, PodSecurityLabel + "-version", corev1.LabelMetadataName}, tenantLabels...)...) +
 		" + " + unlistedKeys("annotations", AdmissionMark)
 	var forged []string
 	for _, key := range AppliedBy {

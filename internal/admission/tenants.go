@@ -116,7 +116,14 @@ func contents() Rule {
 	}
 }
 
-// cordon refuses all changes in the namespaces of a cordoned tenant. Running workloads go on: the
+// onlyCordons is CEL that holds if an owner who may changes nothing of a namespace but the label that
+// cordons it.
+var onlyCordons = "request.resource.resource == 'namespaces' && request.operation == 'UPDATE' && !(has(request.subResource) && request.subResource != '')" +
+	" && object.spec == oldObject.spec && !(" + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") + ")" +
+	" && " + changedEntries("labels") + ".all(k, k == '" + v1alpha1.LabelCapsuleCordoned + "') && " + mayCordon
+
+// cordon refuses all changes in the namespaces of a cordoned tenant, but for the label by which owners
+// who may cordon a namespace end that. Running workloads go on: the
 // rule exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant
 // to stop all changes.
 func cordon() Rule {
@@ -126,6 +133,7 @@ func cordon() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{everyObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
 			isCordoned + " && !(request.resource.resource in ['events', 'leases'])",
+			"!(" + onlyCordons + ")",
 			notANode,
 			notEverywhere,
 		}, notThePlatform...),

@@ -20,11 +20,7 @@ func (t *translation) administrators(c *v1beta2.CapsuleConfiguration) {
 	if roles == nil {
 		roles = []string{RoleDeleter}
 	}
-	for _, id := range c.Spec.Administrators {
-		added, err := owner(id)
-		if err != nil {
-			continue
-		}
+	for _, added := range Administrators(c) {
 		at := slices.IndexFunc(t.spec.Owners, func(have v1alpha1.Owner) bool { return SameOwner(have, added) })
 		given := roles
 		if at >= 0 {
@@ -41,6 +37,17 @@ func (t *translation) administrators(c *v1beta2.CapsuleConfiguration) {
 	if n := len(t.spec.Owners); n > maxOwners {
 		t.note(Refused, configurationKind+"spec.administrators", "with the owners there are %d, and at most %d can be kept", n, maxOwners)
 	}
+}
+
+// Administrators returns the administrators of a CapsuleConfiguration that can own a Tenant.
+func Administrators(c *v1beta2.CapsuleConfiguration) []v1alpha1.Owner {
+	var all []v1alpha1.Owner
+	for _, id := range c.Spec.Administrators {
+		if o, err := owner(id); err == nil {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // SameOwner reports whether two owners are the same user, group or service account.

@@ -40,7 +40,8 @@ annotations, protected, cordon and deny-wildcard, the annotations
 this domain are refused unless accepted.
 
 What Tenure makes has the labels ` + "`capsule.clastix.io/tenant` and `tenure.dev/tenant`" + `; the
-names of RoleBindings and quotas are Tenure's own.
+names of RoleBindings, quotas, limit ranges and network policies are Tenure's own, or Capsule's
+with ` + "`capsule: {names: Capsule}`" + ` in the TenancyProfile.
 
 A PersistentVolume that a namespace of a Tenant claims gets the label
 ` + "`capsule.clastix.io/tenant`" + `, which it keeps without the claim. A new claim with a selector or

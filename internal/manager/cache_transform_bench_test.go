@@ -90,7 +90,7 @@ func ofTenant(b *testing.B, name string) []client.Object {
 	}
 	profile := &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{PlatformNamespaces: []string{"flux-system"}}}
 	profile.Spec.Tenants.Bounds.MaxObjects = 100
-	objects := append([]client.Object{tenant}, tenancy.Cluster(tenant, nil)...)
+	objects := append([]client.Object{tenant}, tenancy.Cluster(tenant, &v1alpha1.TenancyProfile{}, nil)...)
 	for _, namespace := range tenant.Spec.Namespaces.Create {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{v1alpha1.LabelTenant: name, "team": name}}}
 		desired, err := tenancy.Desired(tenancy.Namespace{

@@ -149,7 +149,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}
 		if o.Capsule {
-			options.Refuses = capsule.Refuses(mgr.GetClient())
+			options.Refuses, options.Administers = capsule.Refuses(mgr.GetClient()), capsule.Administers(mgr.GetClient())
 			options.More = map[string]ctrladmission.Handler{
 				admission.AuditWebhookPath: &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)},
 				admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},

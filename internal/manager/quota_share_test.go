@@ -126,7 +126,7 @@ func TestTrimQuota(t *testing.T) {
 		want         corev1.ResourceQuotaStatus
 	}{
 		{"a quota of objects", tenancy.QuotaName, corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{"count/b": two}}},
-		{"a quota of a Tenant", tenancy.QuotaObjectName("all"), status},
+		{"a quota of a Tenant", tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "all"), status},
 	} {
 		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: tc.name}, Status: *status.DeepCopy()}
 		if _, err := trimForCache(q); err != nil {

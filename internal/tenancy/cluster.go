@@ -10,10 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// OwnersCordon reports whether the owners of a Tenant cordon its namespaces.
+func OwnersCordon(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) bool {
+	return t.Labels[LabelManaged] == CapsuleValue && profile.Spec.Capsule.Cordon == v1alpha1.CordonOwners
+}
+
 // Cluster returns the cluster-scoped objects of a Tenant with these namespaces: the owners'
 // right to create namespaces, and the ClusterRoles of the owners and the tenant's accounts. A
 // Tenant that is cordoned or being deleted gives no right to create namespaces.
-func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
+func Cluster(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, namespaces []string) []client.Object {
 	if len(validation.IsDNS1123Label(t.Name)) > 0 {
 		return nil
 	}
@@ -25,7 +30,7 @@ func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
 	var objects []client.Object
 	if len(owners) > 0 {
 		name := OwnersPrefix + t.Name
-		objects = append(objects, ownersClusterRole(t, name), clusterBinding(t, name, name, owners))
+		objects = append(objects, ownersClusterRole(t, profile, name), clusterBinding(t, name, name, owners))
 	}
 	if !t.DeletionTimestamp.IsZero() {
 		return objects
@@ -51,13 +56,16 @@ func ListsMetadata(t *v1alpha1.Tenant) bool {
 		len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Required.LabelExpressions)+len(in.Required.AnnotationExpressions) > 0
 }
 
-func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
+func ownersClusterRole(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, name string) *rbacv1.ClusterRole {
 	onTenant := []string{"get", v1alpha1.VerbOwn}
 	if in := &t.Spec.Namespaces; !in.Prefixed() {
 		onTenant = append(onTenant, v1alpha1.VerbName)
 	}
 	if ListsMetadata(t) {
 		onTenant = append(onTenant, v1alpha1.VerbLabel)
+	}
+	if OwnersCordon(t, profile) {
+		onTenant = append(onTenant, v1alpha1.VerbCordon)
 	}
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},

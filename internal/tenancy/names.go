@@ -2,7 +2,14 @@ package tenancy
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // maxName is how long the name of an object may be, in bytes.
@@ -44,4 +51,55 @@ func joined(prefix, name string) string {
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:20])
+}
+
+const (
+	// AnnotationNames on a Tenant says whose names its objects have. The layer for Capsule sets
+	// it, if the TenancyProfile has capsule.names.
+	AnnotationNames = "tenure.dev/object-names"
+	// capsuleBinding begins the names of Capsule's RoleBindings.
+	capsuleBinding = "capsule:managed:"
+	capsulePrefix  = "capsule-"
+)
+
+// CapsuleNames reports whether the objects of a Tenant have the names that Capsule gives them.
+func CapsuleNames(t *v1alpha1.Tenant) bool {
+	return t.Annotations[AnnotationNames] == v1alpha1.NamesCapsule
+}
+
+// QuotaObjectName is the name of the ResourceQuota for a quota of a Tenant.
+func QuotaObjectName(t *v1alpha1.Tenant, quota string) string {
+	if CapsuleNames(t) {
+		// The layer for Capsule names the quotas capsule-INDEX.
+		return capsulePrefix + t.Name + "-" + strings.TrimPrefix(quota, capsulePrefix)
+	}
+	return boundsPrefix + quota
+}
+
+// boundName is the name of a limit range or network policy of a Tenant, by its index.
+func boundName(t *v1alpha1.Tenant, index int) string {
+	return QuotaObjectName(t, fmt.Sprint(index))
+}
+
+// MadeBinding reports whether a name is one that only the manager gives to the RoleBindings of
+// Tenants, so that it may replace a RoleBinding with this name and another role.
+func MadeBinding(name string) bool {
+	return strings.HasPrefix(name, RBACPrefix) || strings.HasPrefix(name, capsuleBinding)
+}
+
+// capsuleBindingName is the name that Capsule v0.14 gives to the RoleBinding of a role to subjects:
+// a hash of the role and the subjects, each text after its length.
+func capsuleBindingName(role string, subjects ...rbacv1.Subject) string {
+	sum := fnv.New64a()
+	write := func(text string) {
+		_ = binary.Write(sum, binary.LittleEndian, uint64(len(text)))
+		_, _ = sum.Write([]byte(text))
+	}
+	write(role)
+	for _, s := range subjects {
+		for _, text := range []string{s.APIGroup, s.Kind, s.Namespace, s.Name} {
+			write(text)
+		}
+	}
+	return fmt.Sprintf("%s%x", capsuleBinding, sum.Sum64())
 }

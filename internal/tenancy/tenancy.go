@@ -34,6 +34,9 @@ const (
 	LabelManaged = "tenure.dev/managed-by"
 	// ManagedValue is the value of [LabelManaged].
 	ManagedValue = "manager"
+	// CapsuleValue is the value of [LabelManaged] on a Tenant that the layer for Capsule created for
+	// one of Capsule's.
+	CapsuleValue = "capsule"
 	// ManagerAccount is the name of the manager's service account.
 	ManagerAccount = "tenure-manager"
 	// LabelCredentials marks what belongs to the credentials of an account: see

@@ -112,9 +112,6 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 	return labels, annotations, errors.Join(problems...)
 }
 
-// QuotaObjectName is the name of the ResourceQuota for a quota of a Tenant.
-func QuotaObjectName(quota string) string { return boundsPrefix + quota }
-
 // bounds are the quotas, limit ranges and network policies of a namespace.
 func bounds(ns Namespace) []client.Object {
 	tenant, spec := ns.Tenant.Name, ns.Tenant.Spec
@@ -125,14 +122,14 @@ func bounds(ns Namespace) []client.Object {
 		}
 		objects = append(objects, &corev1.ResourceQuota{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
-			ObjectMeta: meta(ns.Name, QuotaObjectName(q.Name), tenant),
+			ObjectMeta: meta(ns.Name, QuotaObjectName(ns.Tenant, q.Name), tenant),
 			Spec:       q.ResourceQuotaSpec(),
 		})
 	}
 	for i := range spec.LimitRanges {
 		l := &corev1.LimitRange{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "LimitRange"},
-			ObjectMeta: meta(ns.Name, fmt.Sprintf("%s%d", boundsPrefix, i), tenant),
+			ObjectMeta: meta(ns.Name, boundName(ns.Tenant, i), tenant),
 			Spec:       spec.LimitRanges[i].LimitRangeSpec(),
 		}
 		defaultLimits(&l.Spec)
@@ -141,7 +138,7 @@ func bounds(ns Namespace) []client.Object {
 	for i := range spec.NetworkPolicies {
 		p := &networkingv1.NetworkPolicy{
 			TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
-			ObjectMeta: meta(ns.Name, fmt.Sprintf("%s%d", boundsPrefix, i), tenant),
+			ObjectMeta: meta(ns.Name, boundName(ns.Tenant, i), tenant),
 			Spec:       *spec.NetworkPolicies[i].DeepCopy(),
 		}
 		defaultNetworkPolicy(&p.Spec)
@@ -151,66 +148,83 @@ func bounds(ns Namespace) []client.Object {
 }
 
 // bindings are the RoleBindings of owners, of the accounts that deliver, and of
-// others: one for each role.
+// others: one for each role or, with Capsule's names, one for each role of an owner.
 func bindings(ns Namespace) []client.Object {
-	spec := ns.Tenant.Spec
-	owners := map[string][]rbacv1.Subject{}
-	for _, o := range spec.Owners {
+	merged := map[string]*rbacv1.RoleBinding{}
+	for _, o := range ns.Tenant.Spec.Owners {
 		for _, role := range o.Roles {
-			owners[role] = append(owners[role], subject(o.Kind, o.Namespace, o.Name))
+			owner := subject(o.Kind, o.Namespace, o.Name)
+			name := joined(ownersRole, role)
+			if CapsuleNames(ns.Tenant) {
+				name = capsuleBindingName(role, owner)
+			}
+			if merged[name] == nil {
+				merged[name] = roleBinding(ns, name, role, nil)
+			}
+			merged[name].Subjects = append(merged[name].Subjects, owner)
 		}
 	}
+	ofOwners := slices.Sorted(maps.Keys(merged))
+	others(ns, merged)
 	var objects []client.Object
-	for _, role := range slices.Sorted(maps.Keys(owners)) {
-		objects = append(objects, roleBinding(ns, joined(ownersRole, role), role, owners[role]))
+	for _, name := range ofOwners {
+		objects = append(objects, merged[name])
 	}
 	if accounts := syncAccounts(ns); len(accounts) > 0 {
 		objects = append(objects, roleBinding(ns, syncBinding, Role, accounts))
 	}
-	return append(objects, others(ns)...)
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		merged[name].Subjects = unique(merged[name].Subjects)
+		if !slices.Contains(ofOwners, name) {
+			objects = append(objects, merged[name])
+		}
+	}
+	return objects
 }
 
-// others returns the RoleBindings of spec.roleBindings that select the namespace. Entries with the same role, labels and
-// annotations share a RoleBinding.
-func others(ns Namespace) []client.Object {
-	merged := map[string]*rbacv1.RoleBinding{}
+// others adds the RoleBindings of spec.roleBindings that select the namespace. Entries with the same role, labels and
+// annotations share a RoleBinding or, with Capsule's names, entries with the same role and subjects.
+func others(ns Namespace, merged map[string]*rbacv1.RoleBinding) {
 	for _, b := range ns.Tenant.Spec.RoleBindings {
 		if !selects(b.NamespaceSelector, ns.Labels) {
 			continue
 		}
-		name := joined(othersRole, b.Role)
-		if len(b.Labels)+len(b.Annotations) > 0 {
-			// Maps are printed in the order of their keys.
-			name = othersRole + "-" + hash(fmt.Sprintf("%q %q %q", b.Role, b.Labels, b.Annotations))
-		}
-		have, ok := merged[name]
-		if !ok {
-			have = roleBinding(ns, name, b.Role, nil)
-			for k, v := range b.Labels {
-				if _, ours := have.Labels[k]; !ours && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0 && !strings.Contains(k, ".toolkit.fluxcd.io/") {
-					have.Labels[k] = v
-				}
-			}
-			for k, v := range b.Annotations {
-				if len(validation.IsQualifiedName(strings.ToLower(k))) == 0 {
-					have.Annotations = added(have.Annotations, k, v)
-				}
-			}
-			merged[name] = have
-		}
+		var given, subjects []rbacv1.Subject
 		for _, s := range b.Subjects {
+			given = append(given, subject(s.Kind, s.Namespace, s.Name))
 			if s.Kind == rbacv1.ServiceAccountKind {
 				s.Namespace = cmp.Or(s.Namespace, ns.Name)
 			}
-			have.Subjects = append(have.Subjects, subject(s.Kind, s.Namespace, s.Name))
+			subjects = append(subjects, subject(s.Kind, s.Namespace, s.Name))
+		}
+		name := joined(othersRole, b.Role)
+		switch {
+		case CapsuleNames(ns.Tenant):
+			name = capsuleBindingName(b.Role, given...)
+		case len(b.Labels)+len(b.Annotations) > 0:
+			// Maps are printed in the order of their keys.
+			name = othersRole + "-" + hash(fmt.Sprintf("%q %q %q", b.Role, b.Labels, b.Annotations))
+		}
+		if merged[name] == nil {
+			merged[name] = roleBinding(ns, name, b.Role, nil)
+		}
+		describe(merged[name], b.Labels, b.Annotations)
+		merged[name].Subjects = append(merged[name].Subjects, subjects...)
+	}
+}
+
+// describe adds the labels and annotations of an entry of spec.roleBindings that an object can have.
+func describe(b *rbacv1.RoleBinding, labels, annotations map[string]string) {
+	for k, v := range labels {
+		if _, ours := b.Labels[k]; !ours && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0 && !strings.Contains(k, ".toolkit.fluxcd.io/") {
+			b.Labels[k] = v
 		}
 	}
-	var objects []client.Object
-	for _, name := range slices.Sorted(maps.Keys(merged)) {
-		merged[name].Subjects = unique(merged[name].Subjects)
-		objects = append(objects, merged[name])
+	for k, v := range annotations {
+		if len(validation.IsQualifiedName(strings.ToLower(k))) == 0 {
+			b.Annotations = added(b.Annotations, k, v)
+		}
 	}
-	return objects
 }
 
 func added(m map[string]string, k, v string) map[string]string {
@@ -222,12 +236,16 @@ func added(m map[string]string, k, v string) map[string]string {
 }
 
 func roleBinding(ns Namespace, name, role string, subjects []rbacv1.Subject) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
+	b := &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 		ObjectMeta: meta(ns.Name, name, ns.Tenant.Name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   unique(subjects),
 	}
+	if CapsuleNames(ns.Tenant) {
+		maps.Copy(b.Labels, map[string]string{"projectcapsule.dev/tenant": ns.Tenant.Name, "projectcapsule.dev/managed-by": "controller"})
+	}
+	return b
 }
 
 func subject(kind, namespace, name string) rbacv1.Subject {
@@ -249,10 +267,10 @@ func unique(subjects []rbacv1.Subject) []rbacv1.Subject {
 
 // ShareQuota is the ResourceQuota for a namespace's part of a quota of the whole
 // tenant.
-func ShareQuota(tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.ResourceList) *corev1.ResourceQuota {
+func ShareQuota(tenant *v1alpha1.Tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.ResourceList) *corev1.ResourceQuota {
 	o := &corev1.ResourceQuota{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
-		ObjectMeta: meta(namespace, QuotaObjectName(q.Name), tenant),
+		ObjectMeta: meta(namespace, QuotaObjectName(tenant, q.Name), tenant.Name),
 		Spec:       q.ResourceQuotaSpec(),
 	}
 	o.Labels[LabelQuotaScope] = QuotaScopeTenant

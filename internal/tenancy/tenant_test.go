@@ -55,13 +55,13 @@ func TestTenantGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareGolden(t, "all that a Tenant can say", "tenant", objects.List())
-	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, []string{"apps", "more"}))
+	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, &v1alpha1.TenancyProfile{}, []string{"apps", "more"}))
 	if diff := cmp.Diff(map[string]string{"cost": "7", "divided-quota.tenure.dev/pods": "true", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}, objects.Labels); diff != "" {
 		t.Errorf("labels that say whose a namespace is are not the Tenant's to set (-want +got):\n%s", diff)
 	}
 	cordoned := tenant.DeepCopy()
 	cordoned.Spec.Cordoned = true
-	for _, o := range Cluster(cordoned, nil) {
+	for _, o := range Cluster(cordoned, &v1alpha1.TenancyProfile{}, nil) {
 		if role, ok := o.(*rbacv1.ClusterRole); ok && len(role.Rules) != 2 {
 			t.Errorf("owners of a cordoned tenant have %v", role.Rules)
 		}
@@ -80,7 +80,7 @@ func TestOwnersVerbs(t *testing.T) {
 		{"an account applies", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", []string{"create", "patch"}},
 	} {
 		var got []string
-		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), nil) {
+		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), &v1alpha1.TenancyProfile{}, nil) {
 			if role, ok := o.(*rbacv1.ClusterRole); ok {
 				for _, rule := range role.Rules {
 					if slices.Contains(rule.Resources, "namespaces") {
@@ -118,7 +118,7 @@ func FuzzTenant(f *testing.F) {
 		before := tenant.DeepCopy()
 		profile := posture()
 		ns := Namespace{Name: namespace, Labels: map[string]string{v1alpha1.LabelTenant: name}, Tenant: tenant, Siblings: []string{namespace}}
-		cluster := Cluster(tenant, []string{namespace})
+		cluster := Cluster(tenant, &v1alpha1.TenancyProfile{}, []string{namespace})
 		distinct(t, cluster)
 		for _, o := range cluster {
 			if o.GetNamespace() != "" || !strings.HasPrefix(o.GetName(), "tenure:") {
@@ -264,6 +264,59 @@ func TestCordonedNamespace(t *testing.T) {
 		}
 		if got := objects.Parameters.Spec.Cordoned; got != want {
 			t.Errorf("with the label %q: cordoned is %t, want %t", value, got, want)
+		}
+	}
+}
+
+const capsuleNamed = `
+metadata: {name: oil, annotations: {tenure.dev/object-names: Capsule}}
+spec:
+  owners:
+    - {kind: User, name: alice, roles: [admin]}
+    - {kind: User, name: bob, roles: [admin]}
+    - {kind: ServiceAccount, namespace: oil-ci, name: robot, roles: [admin]}
+  roleBindings:
+    - {role: admin, subjects: [{kind: User, name: alice}], labels: {cost: "7"}}
+    - {role: view, subjects: [{kind: User, name: carol}, {kind: Group, name: staff}]}
+  quotas: [{name: capsule-0, scope: Namespace, hard: {pods: "1"}}]
+  limitRanges: [{limits: [{type: Pod}]}]
+  networkPolicies: [{podSelector: {}}, {podSelector: {}}]
+`
+
+// The names are those by which clients of Capsule v0.14 look for the objects.
+func TestCapsuleNames(t *testing.T) {
+	tenant := &v1alpha1.Tenant{}
+	if err := yaml.Unmarshal([]byte(capsuleNamed), tenant); err != nil {
+		t.Fatal(err)
+	}
+	ns := Namespace{Name: "oil-dev", Tenant: tenant}
+	var got []string
+	for _, o := range append(bounds(ns), bindings(ns)...) {
+		what := o.GetObjectKind().GroupVersionKind().Kind + " " + o.GetName()
+		if b, ok := o.(*rbacv1.RoleBinding); ok {
+			what += ": " + b.RoleRef.Name + b.Labels["cost"]
+			for _, s := range b.Subjects {
+				what += " " + s.Name
+			}
+			if b.Labels["projectcapsule.dev/tenant"] != "oil" || b.Labels["projectcapsule.dev/managed-by"] != "controller" {
+				t.Errorf("RoleBinding %s has the labels %v", b.Name, b.Labels)
+			}
+		}
+		got = append(got, what)
+	}
+	if diff := cmp.Diff([]string{
+		"ResourceQuota capsule-oil-0", "LimitRange capsule-oil-0", "NetworkPolicy capsule-oil-0", "NetworkPolicy capsule-oil-1",
+		"RoleBinding capsule:managed:b748d0d6894ca4d6: admin bob",
+		"RoleBinding capsule:managed:f7e75171a343ef6d: admin robot",
+		"RoleBinding capsule:managed:f93a4d3523f699fb: admin7 alice",
+		"RoleBinding capsule:managed:20ca3f9cd1c566ec: view carol staff",
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	tenant.Annotations = nil
+	for _, o := range append(bounds(ns), bindings(ns)...) {
+		if !strings.HasPrefix(o.GetName(), "tenure") {
+			t.Errorf("%s has a name of Capsule's, and nobody asked for that", o.GetName())
 		}
 	}
 }

@@ -77,7 +77,7 @@ func bindOwners(b *testing.B, admin client.Client, from, to int) {
 		group.Go(func() error {
 			t := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: tenantName(i)}}
 			t.Spec.Owners = []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: t.Name}, {Kind: rbacv1.GroupKind, Name: t.Name + "-team"}}
-			for _, o := range tenancy.Cluster(t, nil) {
+			for _, o := range tenancy.Cluster(t, &v1alpha1.TenancyProfile{}, nil) {
 				if err := admin.Create(ctx, o); err != nil {
 					return err
 				}

@@ -26,12 +26,18 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 	if profile == nil {
 		return q.namespace, nil
 	}
+	if assigned, err := h.assign(ctx, q, before, profile); err != nil || assigned != nil {
+		return assigned, err
+	}
 	name := before.Labels[v1alpha1.LabelTenant]
 	if name == "" {
 		return nil, refuse("namespace %s belongs to no tenant that you own: owners change the labels and annotations of their own namespaces only", before.Name)
 	}
 	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
 		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	}
+	if err := h.alone(ctx, before, q.namespace); err != nil {
+		return nil, err
 	}
 	var edited *corev1.Namespace
 	for _, from := range []client.Reader{h.Client, h.APIReader} {
@@ -47,6 +53,27 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 		}
 	}
 	return edited, err
+}
+
+// alone refuses another Tenant of Capsule as a further owner of a namespace, as Capsule does. [Edit] undoes
+// other changes of the owners.
+func (h *Handler) alone(ctx context.Context, before, wanted *corev1.Namespace) error {
+	if before.Labels[v1alpha1.LabelCapsuleTenant] != wanted.Labels[v1alpha1.LabelCapsuleTenant] {
+		return nil
+	}
+	for _, ref := range wanted.OwnerReferences {
+		if !ofCapsule(ref) || slices.ContainsFunc(before.OwnerReferences, func(old metav1.OwnerReference) bool { return old.UID == ref.UID }) {
+			continue
+		}
+		err := h.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, &v1alpha1.Tenant{}, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot read the tenant %s: %w", ref.Name, err)
+		}
+		if err == nil {
+			return refuse("namespace %s must not have the owner Tenant %s: leave metadata.ownerReferences as they are", before.Name, ref.Name)
+		}
+	}
+	return nil
 }
 
 // Edit decides whether an owner may change the labels and annotations of a namespace, and returns
@@ -115,6 +142,9 @@ func (m *metadata) change(old map[string]string) *Refusal {
 			if had {
 				m.entries[key] = value
 			}
+			continue
+		}
+		if m.cordon && key == v1alpha1.LabelCapsuleCordoned {
 			continue
 		}
 		if ofTenure(key) {

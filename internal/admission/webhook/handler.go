@@ -68,6 +68,10 @@ type Handler struct {
 	// deletion of the tenant.
 	Refuses func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error)
 
+	// Administers reports whether the user with these owner keys is an administrator of the
+	// CapsuleConfiguration. It may be nil.
+	Administers func(ctx context.Context, owner []string) (bool, error)
+
 	// turns serialize the decisions for one tenant, which would conflict with each other when
 	// they write the reservations. A goroutine that has received from the channel has the
 	// turn.
@@ -193,6 +197,9 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	}
 	if profile == nil {
 		return q.namespace, nil
+	}
+	if born, err := h.unassigned(ctx, q, profile); err != nil || born != nil {
+		return born, err
 	}
 	q.profile = profile
 	name, err := h.tenant(ctx, q.owner, q.namespace)

@@ -22,6 +22,8 @@ type metadata struct {
 	expression   v1alpha1.Expression
 	// platform are the namespaces of the platform.
 	platform []string
+	// cordon is set for labels if owners change [v1alpha1.LabelCapsuleCordoned] of a namespace.
+	cordon bool
 }
 
 // metadataRules returns the rules about the labels and about the annotations of a namespace.
@@ -32,10 +34,12 @@ func metadataRules(s Situation, ns *corev1.Namespace) []metadata {
 		{
 			"label", ns.Name, ns.Labels, labels, spec.Required.Labels, spec.Required.LabelExpressions,
 			slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels, spec.Forbidden.LabelExpression, platform,
+			tenancy.OwnersCordon(s.Tenant, s.Profile),
 		},
 		{
 			"annotation", ns.Name, ns.Annotations, annotations, spec.Required.Annotations, spec.Required.AnnotationExpressions,
 			slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations, spec.Forbidden.AnnotationExpression, platform,
+			false,
 		},
 	}
 }

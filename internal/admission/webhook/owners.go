@@ -32,8 +32,13 @@ func OwnerKeys(user authenticationv1.UserInfo) []string {
 
 // TenantKeys returns the names of a tenant's owners.
 func TenantKeys(t *v1alpha1.Tenant) []string {
-	keys := make([]string, 0, len(t.Spec.Owners))
-	for _, o := range t.Spec.Owners {
+	return Keys(t.Spec.Owners)
+}
+
+// Keys returns the names of owners.
+func Keys(owners []v1alpha1.Owner) []string {
+	keys := make([]string, 0, len(owners))
+	for _, o := range owners {
 		keys = append(keys, ownerKey(o.Kind, o.Namespace, o.Name))
 	}
 	return keys

@@ -50,6 +50,8 @@ type Options struct {
 	Replica string
 	// Refuses is [Handler.Refuses].
 	Refuses func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error)
+	// Administers is [Handler.Administers].
+	Administers func(ctx context.Context, owner []string) (bool, error)
 	// More are the handlers of other webhooks, by the start of their paths.
 	More map[string]admission.Handler
 }
@@ -95,7 +97,7 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 		return nil, err
 	}
 	namespaces := NewHandler(mgr.GetClient(), mgr.GetAPIReader(), reserved, o.Profiles)
-	namespaces.Refuses = o.Refuses
+	namespaces.Refuses, namespaces.Administers = o.Refuses, o.Administers
 	handlers := map[string]admission.Handler{
 		rules.WebhookPath:      namespaces,
 		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},

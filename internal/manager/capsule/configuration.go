@@ -20,22 +20,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConfigurationReconciler writes the status of the CapsuleConfiguration.
+// ConfigurationReconciler writes the status of the CapsuleConfiguration, and the rights of its
+// administrators.
 type ConfigurationReconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client   client.Client
 	Profiles Profiles
 }
 
-// Reconcile writes the status of one CapsuleConfiguration if it differs. It returns an error if
-// it cannot read the object or write the status.
+// Reconcile writes the status of one CapsuleConfiguration and the rights of its administrators, if they
+// differ. It returns an error if it cannot read an object or write one.
 func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	c := &v1beta2.CapsuleConfiguration{}
-	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
+	err := r.Client.Get(ctx, request.NamespacedName, c)
+	if apierrors.IsNotFound(err) && request.Name == v1beta2.ConfigurationName {
+		return ctrl.Result{}, r.administrators(ctx, nil, nil)
+	}
+	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := c.DeepCopy()
-	conditions, err := r.conditions(ctx, c)
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
+		return ctrl.Result{}, err
+	}
+	if c.Name == v1beta2.ConfigurationName {
+		if err := r.administrators(ctx, c, profile); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	conditions, err := r.conditions(ctx, c, profile)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -104,7 +118,7 @@ func Ignored(c client.Reader) func(context.Context, []string) (string, error) {
 
 // conditions returns the conditions of a CapsuleConfiguration. It also sets the list of
 // tenants in the status.
-func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.CapsuleConfiguration) ([]metav1.Condition, error) {
+func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.CapsuleConfiguration, profile *v1alpha1.TenancyProfile) ([]metav1.Condition, error) {
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
 	if c.Name != v1beta2.ConfigurationName {
 		ready.Reason, ready.Message = reasonIgnored, "only the CapsuleConfiguration named "+v1beta2.ConfigurationName+" counts"
@@ -124,10 +138,6 @@ func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.Cap
 		return nil, err
 	}
 	c.Status.Users = capsule.Users(c, owners)
-	profile, err := r.Profiles.Profile(ctx)
-	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
-		return nil, err
-	}
 	if profile == nil {
 		ready.Reason, ready.Message = reasonNoProfile, "there is no valid TenancyProfile named "+v1alpha1.ProfileName
 		return []metav1.Condition{ready}, nil

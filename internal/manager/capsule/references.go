@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,7 @@ import (
 
 // AnnotationReference on a namespace is the UID of the Tenant of Capsule that this package made
 // an owner of the namespace. References that Capsule's controller made have no annotation.
-const AnnotationReference = "tenure.dev/capsule-tenant"
+const AnnotationReference = admission.CapsuleReference
 
 // refer makes theirs an owner of each namespace of ours: clients of Capsule read the tenant of
 // a namespace from there. It ends that for namespaces that left the tenant, since Kubernetes

@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +108,7 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 		For(&v1beta2.CapsuleConfiguration{}).
 		Watches(&v1beta2.Tenant{}, toDefault, builder.WithPredicates(set)).
 		Watches(profile(), toDefault, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&rbacv1.ClusterRoleBinding{}, toDefault, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == administratorBinding }))).
 		Build(r)
 	if err != nil {
 		return err

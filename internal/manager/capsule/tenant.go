@@ -31,7 +31,7 @@ const (
 	FieldManager = "tenure-capsule"
 	// ManagedValue is the value of the label tenure.dev/managed-by on a Tenant that this package
 	// created for one of Capsule's.
-	ManagedValue = "capsule"
+	ManagedValue = tenancy.CapsuleValue
 	// Finalizer is Capsule's own finalizer, so that either controller can remove it.
 	Finalizer = "controller.projectcapsule.dev/finalize"
 )
@@ -85,6 +85,8 @@ type state struct {
 	// promoted are the service accounts that owners made owners, and entitled are those to which
 	// rules give roles.
 	promoted, entitled []capsule.Account
+	// named is set if the objects of ours have the names that Capsule gives them.
+	named bool
 	// result is the translation of theirs.
 	result capsule.Result
 	// translated is set once there is a result.
@@ -154,6 +156,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
+	s.named = profile.Spec.Capsule.Names == v1alpha1.NamesCapsule && s.ours != nil && !apimeta.IsStatusConditionFalse(s.theirs.Status.Conditions, conditionMoved)
 	if err := r.apply(ctx, s); err != nil || s.refused != "" {
 		return err
 	}
@@ -252,9 +255,10 @@ func (r *TenantReconciler) letGo(ctx context.Context, s *state) error {
 	return nil
 }
 
-// apply creates or updates ours if it differs.
+// apply creates or updates ours if it differs. Its objects get Capsule's names only after it was
+// created and when Capsule's own objects, which have the same names, are gone.
 func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
-	if s.ours != nil && equality.Semantic.DeepEqual(s.ours.Spec, s.result.Spec) {
+	if s.ours != nil && equality.Semantic.DeepEqual(s.ours.Spec, s.result.Spec) && tenancy.CapsuleNames(s.ours) == s.named {
 		return nil
 	}
 	wanted := &v1alpha1.Tenant{
@@ -268,6 +272,10 @@ func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
 	// Other fields of ours, such as finalizers, belong to other clients.
 	wanted = s.ours.DeepCopy()
 	wanted.Spec = s.result.Spec
+	delete(wanted.Annotations, tenancy.AnnotationNames)
+	if s.named {
+		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, tenancy.AnnotationNames, v1alpha1.NamesCapsule)
+	}
 	return r.written(s, wanted, r.Client.Update(ctx, wanted, client.FieldOwner(FieldManager)))
 }
 

@@ -51,7 +51,7 @@ func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error 
 		})
 		err := ctrl.NewControllerManagedBy(mgr).
 			Named(name).
-			For(kind.empty(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deleted))).
+			For(kind.empty(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deleted, requested))).
 			Watches(&corev1.Namespace{}, all, builder.WithPredicates(labelled)).
 			Watches(&v1beta2.Tenant{}, all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 			WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
@@ -80,6 +80,19 @@ var labelled = predicate.And(
 	}},
 	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelTenant] != "" }),
 )
+
+// annotationRequested is the annotation by which clients of Capsule ask for a reconciliation, with
+// the time as its value.
+const annotationRequested = "reconcile.projectcapsule.dev/requestedAt"
+
+// requested is a predicate for updates with another value of [annotationRequested].
+var requested = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		at := e.ObjectNew.GetAnnotations()[annotationRequested]
+		return at != "" && at != e.ObjectOld.GetAnnotations()[annotationRequested]
+	},
+}
 
 // deleted is a predicate for updates that set the deletion timestamp.
 var deleted = predicate.Funcs{

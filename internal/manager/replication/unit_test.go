@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // posture is the profile of a cluster, and what is wrong with it.
@@ -327,5 +328,31 @@ func TestContextIsRead(t *testing.T) {
 	withoutSelector(found, map[string]string{"replicate": "true", "other": "false"})
 	if diff := cmp.Diff(map[string]string{"source": "static", "other": "true"}, found.GetLabels()); diff != "" {
 		t.Errorf("the labels of a copy (-want +got):\n%s", diff)
+	}
+}
+
+// TestRequested asks for reconciliations as clients of Capsule do.
+func TestRequested(t *testing.T) {
+	t.Parallel()
+	at := func(value string) client.Object {
+		o := &v1beta2.TenantResource{}
+		if value != "" {
+			o.Annotations = map[string]string{"reconcile.projectcapsule.dev/requestedAt": value}
+		}
+		return o
+	}
+	for _, tc := range []struct {
+		reason, before, after string
+		want                  bool
+	}{
+		{"nobody asks", "", "", false},
+		{"somebody asks", "", "2026-11-26T10:00:00Z", true},
+		{"again", "2026-11-26T10:00:00Z", "2026-11-26T11:00:00Z", true},
+		{"another change", "2026-11-26T10:00:00Z", "2026-11-26T10:00:00Z", false},
+		{"the annotation goes", "2026-11-26T10:00:00Z", "", false},
+	} {
+		if got := requested.Update(event.UpdateEvent{ObjectOld: at(tc.before), ObjectNew: at(tc.after)}); got != tc.want {
+			t.Errorf("%s: got %t", tc.reason, got)
+		}
 	}
 }

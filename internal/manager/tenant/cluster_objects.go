@@ -21,7 +21,7 @@ func (r *Reconciler) cluster(ctx context.Context, f *reconcileState) error {
 			names = append(names, ns.Name)
 		}
 	}
-	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, names))
+	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, f.profile, names))
 }
 
 func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted []client.Object) error {

@@ -52,7 +52,7 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 
 // disown removes the right to create namespaces and the shared cluster resources.
 func (r *Reconciler) disown(ctx context.Context, f *reconcileState) error {
-	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, nil))
+	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, f.profile, nil))
 }
 
 // deliveries waits until the namespace reconciler has ended all deliveries of Flux. That

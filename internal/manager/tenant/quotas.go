@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -98,7 +97,7 @@ func (r *Reconciler) write(ctx context.Context, f *reconcileState, object *corev
 	r.locations.add(f.tenant.Name, object.Namespace)
 	err = tenantnamespace.Apply(ctx, r.Client, object)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", strings.TrimPrefix(object.Name, tenancy.QuotaObjectName("")), err)
+		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", object.Name, err)
 		return false, nil
 	}
 	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
@@ -117,7 +116,7 @@ func (r *Reconciler) renew(ctx context.Context, f *reconcileState, shares []core
 			return ns.Name == o.Namespace && ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, f.profile)
 		})
 		of := slices.IndexFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name
 		})
 		if !stays || of < 0 || o.DeletionTimestamp.IsZero() || !slices.Contains(o.Finalizers, tenancy.QuotaFinalizer) {
 			continue
@@ -134,7 +133,7 @@ func (r *Reconciler) renew(ctx context.Context, f *reconcileState, shares []core
 			_, bounded := quota.Hard[name]
 			return !bounded
 		})
-		if _, err := r.write(ctx, f, tenancy.ShareQuota(f.tenant.Name, o.Namespace, quota, hard)); err != nil {
+		if _, err := r.write(ctx, f, tenancy.ShareQuota(f.tenant, o.Namespace, quota, hard)); err != nil {
 			return false, err
 		}
 		renewed = true
@@ -144,7 +143,7 @@ func (r *Reconciler) renew(ctx context.Context, f *reconcileState, shares []core
 
 // divide returns the parts to write for one quota of the Tenant.
 func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuota, rebalance bool, now time.Time) (writes []*corev1.ResourceQuota, over []corev1.ResourceName) {
-	name := tenancy.QuotaObjectName(q.Name)
+	name := tenancy.QuotaObjectName(f.tenant, q.Name)
 	have := map[string]*corev1.ResourceQuota{}
 	for i := range all {
 		if all[i].Name == name {
@@ -176,7 +175,7 @@ func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuot
 		if !stays {
 			continue
 		}
-		want := tenancy.ShareQuota(f.tenant.Name, s.Namespace, q, next)
+		want := tenancy.ShareQuota(f.tenant, s.Namespace, q, next)
 		if s.Exists {
 			i := slices.IndexFunc(all, func(o corev1.ResourceQuota) bool { return o.Name == name && o.Namespace == s.Namespace })
 			if tenancy.UpToDate(&all[i], want) && all[i].Annotations[tenancy.AnnotationMoving] == "" {
@@ -193,13 +192,13 @@ func (r *Reconciler) pruneShares(ctx context.Context, f *reconcileState, shares 
 	for i := range shares {
 		o := &shares[i]
 		wanted := slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name
 		})
 		if wanted || o.Labels[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
 			continue
 		}
 		// A part that became a quota of the namespace has lost the label by now.
-		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return tenancy.QuotaObjectName(q.Name) == o.Name }) {
+		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name }) {
 			continue
 		}
 		if err := tenantnamespace.ReleaseQuota(ctx, r.Client, o, true); client.IgnoreNotFound(err) != nil {

@@ -102,7 +102,7 @@ func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 			continue
 		}
 		if !slices.ContainsFunc(have.quotas, func(o *corev1.ResourceQuota) bool {
-			return o.Name == tenancy.QuotaObjectName(q.Name) && isShareOf(o, tenant) && o.DeletionTimestamp.IsZero()
+			return o.Name == tenancy.QuotaObjectName(tenant, q.Name) && isShareOf(o, tenant) && o.DeletionTimestamp.IsZero()
 		}) {
 			return false
 		}
@@ -237,7 +237,7 @@ func explain(object client.Object, err error) error {
 func (r *Reconciler) deleteOtherRole(ctx context.Context, existing, wanted client.Object) error {
 	have, ok1 := existing.(*rbacv1.RoleBinding)
 	want, ok2 := wanted.(*rbacv1.RoleBinding)
-	if !ok1 || !ok2 || have.RoleRef == want.RoleRef || !strings.HasPrefix(want.Name, tenancy.RBACPrefix) {
+	if !ok1 || !ok2 || have.RoleRef == want.RoleRef || !tenancy.MadeBinding(want.Name) {
 		return nil
 	}
 	uid := have.UID

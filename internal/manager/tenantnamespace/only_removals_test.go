@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -68,7 +69,7 @@ func TestRightsWithoutQuota(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"admin": {"ann", "bob"}, "view": {"ann"}, "edit": {"dan"}}, w.owners(t)); diff != "" {
 		t.Fatalf("at first (-want +got):\n%s", diff)
 	}
-	all := client.ObjectKey{Namespace: "dev", Name: tenancy.QuotaObjectName("all")}
+	all := client.ObjectKey{Namespace: "dev", Name: tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "all")}
 	kept := func(what string) {
 		t.Helper()
 		if err := w.Get(t.Context(), all, &corev1.ResourceQuota{}); err != nil {
@@ -99,7 +100,7 @@ func TestRightsWithoutQuota(t *testing.T) {
 	}
 	kept("a later edit")
 
-	if err := Apply(t.Context(), w, tenancy.ShareQuota("dev", "dev", quota, corev1.ResourceList(quota.Hard))); err != nil {
+	if err := Apply(t.Context(), w, tenancy.ShareQuota(&v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}, "dev", quota, corev1.ResourceList(quota.Hard))); err != nil {
 		t.Fatal(err)
 	}
 	w.look(t, r)

@@ -24,7 +24,7 @@ import (
 func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, have *contents) error {
 	for _, q := range have.quotas {
 		if tenant != nil && isShareOf(q, tenant) && slices.ContainsFunc(tenant.Spec.Quotas, func(of v1alpha1.TenantQuota) bool {
-			return of.Scope != "Namespace" && tenancy.QuotaObjectName(of.Name) == q.Name
+			return of.Scope != "Namespace" && tenancy.QuotaObjectName(tenant, of.Name) == q.Name
 		}) {
 			continue
 		}

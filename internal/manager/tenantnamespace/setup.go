@@ -152,7 +152,7 @@ var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)
 	return ok1 && ok2 && (before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		(len(before.Status.Objects) > 0) != (len(after.Status.Objects) > 0) ||
+		(len(before.Status.Objects) > 0) != (len(after.Status.Objects) > 0) || tenancy.CapsuleNames(before) != tenancy.CapsuleNames(after) ||
 		len(after.Spec.Sync) > 0 && !slices.Equal(before.Status.Namespaces, after.Status.Namespaces))
 }}
 

@@ -100,7 +100,7 @@ func (e *Scenario) quotaGaps(ctx context.Context) ([]quotaGap, error) {
 		if !tenancy.SharedByTenant(q) || len(q.Scopes) > 0 || q.ScopeSelector != nil {
 			continue
 		}
-		parts, err := e.parts(ctx, tenancy.QuotaObjectName(q.Name))
+		parts, err := e.parts(ctx, tenancy.QuotaObjectName(&tenant, q.Name))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,7 +22,7 @@ func TestStrandsQuota(t *testing.T) {
 	}})
 	part := func(namespace, hard, used string) client.Object {
 		return &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: tenancy.QuotaObjectName("compute")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "compute")},
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(hard)}},
 			Status:     corev1.ResourceQuotaStatus{Used: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(used)}},
 		}
@@ -35,7 +36,7 @@ func TestStrandsQuota(t *testing.T) {
 		words   string
 	}{
 		"moved":   {"the Pod needs a little more than its namespace has", partly, "", Stopped, "requests.cpu=3001m in namespace team, of which its tenant has 5 free"},
-		"stays":   {"the part decides", partly, "exceeded quota: " + tenancy.QuotaObjectName("compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", GotThrough, "is refused"},
+		"stays":   {"the part decides", partly, "exceeded quota: " + tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", GotThrough, "is refused"},
 		"total":   {"the tenant's total is no part", partly, "exceeded quota: compute of all namespaces of tenant team, requested: limits.cpu=4", NotProven, "another control"},
 		"other":   {"another control says nothing about the quota", partly, "maximum cpu usage per Container is 1", NotProven, "another control"},
 		"used":    {"nothing is free elsewhere", []client.Object{tenant, part("team", "4", "4"), part("team-more", "4", "4")}, "", NotProven, "used all"},

@@ -39,7 +39,7 @@ func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total
 		return nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
 	}
 	i := slices.IndexFunc(t.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-		return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(q.Name) == part.Name
+		return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(t.tenant, q.Name) == part.Name
 	})
 	if i < 0 {
 		return nil, nil
