@@ -41,6 +41,7 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	demand := signatures(t, profile)
 	spec.Tenants.Signatures = *demand.DeepCopy()
 	spec.Tenants.Signatures.Keys = v1alpha1.SignatureKeys{}
+	spec.KeySecrets = namesOfKeySecrets(demand.Keys)
 	if t == nil {
 		spec.DefaultClasses = takeDefaults(&spec.Tenants)
 		return spec

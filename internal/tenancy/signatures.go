@@ -36,16 +36,31 @@ func signatures(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) v1alpha1.S
 	return profile.Spec.Tenants.Signatures
 }
 
+// verifierKeys are the public keys for a program.
+type verifierKeys struct {
+	verifier string
+	keys     map[string]v1alpha1.PublicKey
+}
+
+// byVerifier returns the programs that have keys, with these.
+func byVerifier(keys v1alpha1.SignatureKeys) []verifierKeys {
+	all := []verifierKeys{{VerifierGit, keys.Git}, {VerifierCosign, keys.Cosign}, {VerifierNotation, keys.Notation}}
+	return slices.DeleteFunc(all, func(k verifierKeys) bool { return len(k.keys) == 0 })
+}
+
+// namesOfKeySecrets returns the names of the Secrets with the keys.
+func namesOfKeySecrets(keys v1alpha1.SignatureKeys) []string {
+	var names []string
+	for _, k := range byVerifier(keys) {
+		names = append(names, KeySecretPrefix+k.verifier)
+	}
+	return names
+}
+
 // keySecrets returns the Secrets with the platform's public keys for a namespace.
 func keySecrets(ns Namespace, tenant string, keys v1alpha1.SignatureKeys) []*corev1.Secret {
 	var secrets []*corev1.Secret
-	for _, k := range []struct {
-		verifier string
-		keys     map[string]v1alpha1.PublicKey
-	}{{VerifierGit, keys.Git}, {VerifierCosign, keys.Cosign}, {VerifierNotation, keys.Notation}} {
-		if len(k.keys) == 0 {
-			continue
-		}
+	for _, k := range byVerifier(keys) {
 		data := map[string][]byte{}
 		for name, text := range k.keys {
 			data[name] = []byte(text)

@@ -167,6 +167,9 @@ func LabelledTenant(labels map[string]string) (name, label string) {
 	return "", ""
 }
 
+// Cordoned reports whether a label of Capsule's cordons a namespace by itself.
+func Cordoned(labels map[string]string) bool { return labels[v1alpha1.LabelCapsuleCordoned] == "true" }
+
 // Desired returns what belongs into a tenant's namespace. It fails when the
 // namespace is not a tenant's, when the tenant's name cannot be the name of an
 // account, and for namespaces of the platform and of Kubernetes.
@@ -190,18 +193,13 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		},
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
-	if ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true" {
-		objects.Parameters.Spec.Cordoned = true
-	}
+	objects.Parameters.Spec.Cordoned = objects.Parameters.Spec.Cordoned || Cordoned(ns.Labels)
 	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
 	objects.Parameters.Spec.PlatformWorkloads = ns.PlatformWorkloads
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	objects.Keys = keySecrets(ns, tenant, signatures(ns.Tenant, profile).Keys)
-	for _, s := range objects.Keys {
-		objects.Parameters.Spec.KeySecrets = append(objects.Parameters.Spec.KeySecrets, s.Name)
-	}
 	objects.Isolation = isolation(ns.Name, tenant, objects.Parameters.Spec.Tenants.Network.Isolation)
 	if ns.Tenant != nil {
 		objects.addTenant(ns, profile)

@@ -43,7 +43,7 @@ func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta
 		} else if ready.Status == metav1.ConditionUnknown {
 			continue
 		}
-		for _, condition := range []metav1.Condition{ready, cordoned(s.ours.Spec.Cordoned || ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true")} {
+		for _, condition := range []metav1.Condition{ready, cordoned(s.ours.Spec.Cordoned || tenancy.Cordoned(ns.Labels))} {
 			condition.Message = shorten(condition.Message)
 			apimeta.SetStatusCondition(&space.Conditions, condition)
 		}

@@ -150,6 +150,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		}
 		want = tenancy.CredentialsIn(ns.Name, credentials[ns.Name]).Allow(want)
 		want.Exemptions = tenancy.Exemptions(ns.Name, profile)
+		want.Cordoned = want.Cordoned || tenancy.Cordoned(ns.Labels)
 		spec, found := specs[ns.Name]
 		// These fields do not come from the profile.
 		want.OwnerAccounts, want.PlatformWorkloads, want.SelectedClasses = spec.OwnerAccounts, spec.PlatformWorkloads, spec.SelectedClasses
