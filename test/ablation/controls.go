@@ -3,12 +3,11 @@ package ablation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -143,46 +142,11 @@ func (t *target) createOrChange(ctx context.Context, o client.Object, edit func(
 	})
 }
 
-// policiesInForce waits until the API server enforces the current policies and bindings. It
-// reads all policies in one order and all bindings in another, so once the last change of each
-// has taken effect, all earlier changes have, too. The last changes are a policy and a binding
-// of this package, which together forbid a ConfigMap with a name that is new each time.
+// policiesInForce waits until the API server enforces the current policies and bindings.
 func (t *target) policiesInForce(ctx context.Context) error {
-	forbidden := fmt.Sprintf("%s-%d", sentinel, time.Now().UnixNano())
-	configMaps := admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Create},
-		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-	}
-	p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
-	if err := t.createOrChange(ctx, p, func() error {
-		p.Spec = admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: configMaps}}},
-			Validations:      []admissionv1.Validation{{Expression: "object.metadata.name != '" + forbidden + "'"}},
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("cannot write a policy to look at: %w", err)
-	}
-	b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
-	if err := t.createOrChange(ctx, b, func() error {
-		b.Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: sentinel, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				ResourceNames: []string{forbidden}, RuleWithOperations: configMaps,
-			}}},
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("cannot write a binding to look at: %w", err)
-	}
-	return poll(ctx, "the policies to be in force", func() (bool, error) {
-		err := t.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: forbidden}}, client.DryRunAll)
-		if err == nil || apierrors.IsInvalid(err) {
-			t.unsettled = err == nil
-			return err != nil, nil
-		}
-		return false, err
-	})
+	err := catalog.AwaitPolicies(ctx, t.admin, sentinel)
+	t.unsettled = t.unsettled && err != nil
+	return err
 }
 
 // quotas returns the control of the tenant's ResourceQuotas.

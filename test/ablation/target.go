@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,16 +73,8 @@ func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (ca
 // cleanUp removes the objects that all rows share, and waits until they are gone, so that another
 // run can follow.
 func (t *target) cleanUp(ctx context.Context) error {
-	in := metav1.ObjectMeta{Name: sentinel}
-	var errs []error
 	victim := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalog.VictimNamespace}}
-	for _, o := range []client.Object{
-		victim,
-		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: in},
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: in},
-	} {
-		errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
-	}
+	errs := []error{client.IgnoreNotFound(t.admin.Delete(ctx, victim)), catalog.RemovePolicy(ctx, t.admin, sentinel)}
 	return errors.Join(append(errs, poll(ctx, "namespace "+victim.Name+" to be gone", func() (bool, error) {
 		err := t.admin.Get(ctx, client.ObjectKeyFromObject(victim), victim)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)

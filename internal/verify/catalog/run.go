@@ -41,7 +41,7 @@ type Options struct {
 	// Tenant is the name of the only attacking tenant; empty for all tenants.
 	Tenant string
 	// Keep keeps [VictimNamespace] for the next run, which saves the five seconds of its
-	// deletion.
+	// deletion. The caller then waits for changed policies: see [AwaitPolicies].
 	Keep bool
 	// Doubts are parts of the fleet whose content is invented, so that controls in them are not
 	// proven.
@@ -119,6 +119,11 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	}
 	if report.Dependencies, err = discovery.Dependencies(ctx, admin, report.Tenants); err != nil {
 		return report, err
+	}
+	if !opts.Keep {
+		if err := awaitFleetPolicies(ctx, admin); err != nil {
+			return report, err
+		}
 	}
 	victim, removeVictim, err := newVictim(ctx, admin)
 	if err != nil {

@@ -1,0 +1,99 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// policyPatience bounds the wait for an API server to enforce a policy. It reads changed
+// policies once a second, and compiles them.
+const policyPatience = time.Minute
+
+// awaitFleetPolicies waits until the API server enforces the fleet's ValidatingAdmissionPolicies, if it
+// has any.
+func awaitFleetPolicies(ctx context.Context, admin client.Client) error {
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	if err := admin.List(ctx, &policies, client.Limit(1)); err != nil {
+		return fmt.Errorf("cannot see whether the cluster has policies: %w", err)
+	}
+	if len(policies.Items) == 0 {
+		return nil
+	}
+	const name = VictimNamespace + "-policies"
+	return errors.Join(AwaitPolicies(ctx, admin, name), RemovePolicy(context.WithoutCancel(ctx), admin, name))
+}
+
+// AwaitPolicies waits until the API server enforces the ValidatingAdmissionPolicies and bindings that
+// exist: an attack that comes earlier would get through. The API server reads all policies in one
+// order and all bindings in another, so once the last change of each has taken effect, all earlier
+// changes have, too. The last changes are a policy and a binding with this name, which together forbid
+// a ConfigMap with a name that is new each time. They stay: see [RemovePolicy]. AwaitPolicies returns
+// an error if they cannot be written, or if the API server does not enforce them within a minute.
+func AwaitPolicies(ctx context.Context, admin client.Client, name string) error {
+	forbidden := fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
+	configMaps := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, write := range []struct {
+		object client.Object
+		edit   func()
+	}{
+		{policy, func() {
+			policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: configMaps}}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "object.metadata.name != '" + forbidden + "'"}},
+			}
+		}},
+		{binding, func() {
+			binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+				MatchResources: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					ResourceNames: []string{forbidden}, RuleWithOperations: configMaps,
+				}}},
+			}
+		}},
+	} {
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			_, err := controllerutil.CreateOrUpdate(ctx, admin, write.object, func() error { write.edit(); return nil })
+			return err
+		}); err != nil {
+			return fmt.Errorf("cannot see whether the cluster's policies are in force: %w", err)
+		}
+	}
+	var last error
+	err := pollUntil(ctx, policyPatience, func(ctx context.Context) (bool, error) {
+		last = admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: forbidden}}, client.DryRunAll)
+		return apierrors.IsInvalid(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not enforce the policy %s, and so maybe not those of the fleet: %w (its last answer: %w)", name, err, last)
+	}
+	return nil
+}
+
+// RemovePolicy removes the policy and the binding of [AwaitPolicies]. It returns the error of the API
+// server, unless there is none of that name.
+func RemovePolicy(ctx context.Context, admin client.Client, name string) error {
+	in := metav1.ObjectMeta{Name: name}
+	for _, o := range []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: in}, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: in},
+	} {
+		if err := client.IgnoreNotFound(admin.Delete(ctx, o)); err != nil {
+			return fmt.Errorf("cannot remove policy %s: %w", name, err)
+		}
+	}
+	return nil
+}
