@@ -20,7 +20,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -32,6 +34,8 @@ var ours = "tenure-programs_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".ta
 
 // published is a folder as a release has it.
 type published struct {
+	// mu protects the files while they are served.
+	mu    sync.Mutex
 	t     *testing.T
 	key   *ecdsa.PrivateKey
 	files map[string][]byte
@@ -139,7 +143,9 @@ func (p *published) public() string {
 // serve serves the folder until the test ends or the server is closed.
 func (p *published) serve() *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
 		content, there := p.files[strings.TrimPrefix(r.URL.Path, "/v0.1.0/")]
+		p.mu.Unlock()
 		if !there {
 			http.NotFound(w, r)
 			return
@@ -231,7 +237,9 @@ func TestOwnRelease(t *testing.T) {
 
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
-	p.files[sumsFile] = append(p.files[sumsFile], '\n')
+	p.mu.Lock()
+	p.files[sumsFile] = slices.Concat(p.files[sumsFile], []byte("\n"))
+	p.mu.Unlock()
 	if out, err := dir(t.TempDir()); err == nil || !strings.Contains(out, "is not signed with the expected key") {
 		t.Errorf("another signature: got %q and %v", out, err)
 	}
