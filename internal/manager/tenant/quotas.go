@@ -97,7 +97,13 @@ func (r *Reconciler) write(ctx context.Context, f *reconcileState, object *corev
 	r.locations.add(f.tenant.Name, object.Namespace)
 	err = tenantnamespace.Apply(ctx, r.Client, object)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", object.Name, err)
+		name := object.Name
+		for _, q := range f.tenant.Spec.Quotas {
+			if tenancy.QuotaObjectName(f.tenant, q.Name) == object.Name {
+				name = q.Name
+			}
+		}
+		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", name, err)
 		return false, nil
 	}
 	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
