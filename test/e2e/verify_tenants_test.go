@@ -184,7 +184,7 @@ func TestVerifyNoTenants(t *testing.T) {
 	}
 	dir, _ := newFleet(t, files)
 	out, code := shell(t, home(t), verifyLimit, "tenure verify --fleet "+dir+" --path clusters/test 2>/dev/null")
-	if code != 2 || strings.Count(out, "? ") != 2 || !strings.Contains(out, "? not judged: 0 tenants") || !strings.Contains(out, "? no tenants: there is no Tenant, no namespace with a label of a tenant's") {
+	if code != 2 || strings.Count(out, "? ") != 2 || !strings.Contains(out, "? not judged: 0 tenants") || !strings.Contains(out, "? no tenants: the fleet has no Tenant, no namespace of a team with a tenant's label") {
 		t.Errorf("exit code %d, want 2 and one reason:\n%s", code, out)
 	}
 	if got := strings.Count(out, "comes from the platform's own repository and names no account"); got != 5 {

@@ -21,7 +21,7 @@ import (
 // neither Flux nor Kubernetes stops them.
 var plain = []string{
 	"A1-api", "A3-api",
-	"A4-api", // no policy on finalizers
+	"A4-api", // no policy on finalizers and slow Pods
 	// A tenant may change service accounts, and the platform's are in the same namespace.
 	"A5-api-ServiceAccount",
 	// Pods may run as any account of their namespace, and Secrets may keep its token.
@@ -73,6 +73,7 @@ spec:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]
   validations:
     - expression: "!has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0"
+    - expression: "object.?spec.?terminationGracePeriodSeconds.orValue(0) <= 86400"
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
