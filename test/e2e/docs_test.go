@@ -210,6 +210,7 @@ func TestDocumentedTenant(t *testing.T) {
 		"tenants/documented.yaml":    others,
 		"tenants/beside.yaml":        besideDocumented,
 		"clusters/test/flagger.yaml": string(testcrds.Flagger()),
+		"clusters/test/network.yaml": string(testcrds.NetworkPolicyAPI("v1alpha2")),
 	}
 	for name, manifest := range tenants {
 		sync := "tenant-" + name

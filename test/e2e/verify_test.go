@@ -70,7 +70,7 @@ metadata: {name: known-finalizers}
 spec:
   failurePolicy: Fail
   matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps, pods], operations: [CREATE, UPDATE]}]
   validations:
     - expression: "!has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0"
     - expression: "object.?spec.?terminationGracePeriodSeconds.orValue(0) <= 86400"
