@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(strings.ReplaceAll(older, "REPLICATOR", tenancy.ReplicatorRole)), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), config.Policies())
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(strings.ReplaceAll(older, "REPLICATOR", tenancy.ReplicatorRole)), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), testcrds.NetworkPolicyAPI("v1alpha2"), config.Policies())
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	const forged = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: hostile-own, labels: {tenure.dev/managed-by: manager}}}`
 	governed := hostile(t, restConfig)

@@ -158,6 +158,7 @@ var extraordinary = map[string]string{
 	"clusterrolebindings.rbac.authorization.k8s.io":                "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}",
 	"tenants.tenure.dev":                                           "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, spec: {}}",
 	"namespaces":                                                   "{apiVersion: v1, kind: Namespace}",
+	"clusternetworkpolicies.policy.networking.k8s.io":              "{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, spec: {tier: Admin, priority: 1000, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}]}]}}",
 	"persistentvolumes":                                            "{apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: nobody, persistentVolumeReclaimPolicy: Retain, hostPath: {path: /tmp/nobody}}}",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: []}",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: []}",

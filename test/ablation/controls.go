@@ -14,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // flag returns a control that is a flag of a Flux controller.
@@ -132,15 +130,6 @@ func policy(name string) Control {
 // sentinel is the name of a policy and of its binding, and begins the names of
 // the ConfigMaps that it forbids.
 const sentinel = "tenure-ablation"
-
-// createOrChange creates an object, or changes the one that is there. It does so again after a
-// conflict.
-func (t *target) createOrChange(ctx context.Context, o client.Object, edit func() error) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		_, err := controllerutil.CreateOrUpdate(ctx, t.admin, o, edit)
-		return err
-	})
-}
 
 // policiesInForce waits until the API server enforces the current policies and bindings.
 func (t *target) policiesInForce(ctx context.Context) error {
