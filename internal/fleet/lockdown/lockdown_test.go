@@ -216,7 +216,7 @@ func TestRefused(t *testing.T) {
 		files  map[string]string
 		want   string
 	}{
-		{"a flag that is switched off later wins", map[string]string{folder + "kustomization.yaml": patch("--no-remote-bases=false")}, "set, but false comes later and wins"},
+		{"a flag that is switched off later wins", map[string]string{folder + "kustomization.yaml": patch("--no-remote-bases=false")}, "set, but false comes later and overrides it"},
 		{"this version does not know the gate", map[string]string{folder + "gotk-components.yaml": strings.Replace(components, "1.9.5", "1.6.0", 1)}, "kustomize-controller is 1.6.0 and needs 1.7.3"},
 		{"a HelmRelease elsewhere was applied as cluster-admin", map[string]string{"clusters/one/web.yaml": release}, "HelmRelease web/web: set spec.serviceAccountName to an account of web that may do what it applies\n  an account that may do all that the controllers could, for a chart of the platform's alone:\n---\n"},
 		{"another source must not become cluster-admin", map[string]string{"clusters/one/team.yaml": foreign}, "if team is the platform's alone"},
