@@ -73,8 +73,12 @@ const maxGrace = 24 * 60 * 60
 // CEL of [contents] about Pods.
 var (
 	// lingers is that a Pod, or the Pods of a template, get a longer time to end than [maxGrace].
-	lingers = fmt.Sprintf("(request.operation in ['CREATE', 'UPDATE'] && request.resource.resource in ['pods', 'controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']"+
-		" && %[1]s.exists(s, s > %[2]d && !(oldObject != null && s in %[3]s)))", graces("object"), maxGrace, graces("oldObject"))
+	//
+	// Pods are written most, and have their time in one field.
+	lingers = fmt.Sprintf("(request.operation in ['CREATE', 'UPDATE'] && (request.resource.resource == 'pods' ? has(object.spec) && has(object.spec.%[4]s) && object.spec.%[4]s > %[2]d && !(oldObject != null && has(oldObject.spec) && has(oldObject.spec.%[4]s) && oldObject.spec.%[4]s == object.spec.%[4]s)"+
+		" : request.resource.resource in ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']"+
+		" && %[1]s.exists(s, s > %[2]d && !(oldObject != null && s in %[3]s))))",
+		graces("object"), maxGrace, graces("oldObject"), "terminationGracePeriodSeconds")
 	// deletesSlowly is that a request to delete or evict a Pod gives it such a time. A later request
 	// without a time does not shorten it.
 	deletesSlowly = fmt.Sprintf("(request.resource.resource == 'pods' && (request.operation == 'DELETE' ? request.?options.?gracePeriodSeconds.orValue(0) > %[1]d"+
