@@ -40,10 +40,8 @@ func accounts() Rule {
 	}
 }
 
-// decryptionSecrets returns the rule about the keys of Secrets with credentials of clouds for SOPS.
-// kustomize-controller reads them as the cloud's library does: a file of Azure without a tenant stands
-// for the identity of the controller's node, and one of Google may name files of the controller and
-// addresses to send them to.
+// decryptionSecrets returns the rule about the keys of Secrets with credentials of clouds for SOPS. Such
+// credentials may name any identity, so they come from the platform, which has to check them.
 func decryptionSecrets() Rule {
 	const changed = "object.?data[?k].hasValue() && !(oldObject != null && oldObject.?data[?k] == object.?data[?k])"
 	given := "['sops.azure-kv', 'sops.gcp-kms'].exists(k, " + changed + ")"

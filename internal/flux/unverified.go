@@ -96,8 +96,8 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 
 // Unverified returns the address of a source whose signature Flux could not verify, by its message,
 // and whether it is one. public reports whether the source trusts Sigstore's public root, which Flux
-// fetches, and neither a key nor a root of its own. The address of a HelmChart is its HelmRepository's, with the name of the
-// chart in an OCI registry, or "" for a chart from another source.
+// fetches, and neither a key nor a root of its own. The address of a HelmChart is its HelmRepository's,
+// with the name of the chart in an OCI registry, or "" for a chart from another source.
 func Unverified(ctx context.Context, c client.Reader, row Row) (address string, public, ok bool) {
 	if row.State == Ready || row.State == Suspended || !FailsVerification(row) {
 		return "", false, false

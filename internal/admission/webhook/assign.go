@@ -61,7 +61,7 @@ func (h *Handler) assign(ctx context.Context, q *question, before *corev1.Namesp
 	}
 	if to == "" && slices.ContainsFunc(after.OwnerReferences, ofCapsule) {
 		for _, label := range tenantLabels {
-			restore(after.Labels, before.Labels, label)
+			restore(after, before, label)
 		}
 		after.OwnerReferences = before.DeepCopy().OwnerReferences
 		return after, nil
@@ -98,10 +98,10 @@ func movesTo(before, after map[string]string) (to string, moves bool) {
 }
 
 // restore gives a label its former value.
-func restore(labels, before map[string]string, label string) {
-	delete(labels, label)
-	if value, had := before[label]; had {
-		labels[label] = value
+func restore(after, before *corev1.Namespace, label string) {
+	delete(after.Labels, label)
+	if value, had := before.Labels[label]; had {
+		metav1.SetMetaDataLabel(&after.ObjectMeta, label, value)
 	}
 }
 

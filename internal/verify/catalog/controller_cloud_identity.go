@@ -89,13 +89,18 @@ func addControllerCloudIdentity(register func(...Attack)) {
 			return f
 		},
 	})
+	register(decryptionWithIdentity())
+}
+
+// decryptionWithIdentity is the attack on the cloud identities that kustomize-controller decrypts with.
+func decryptionWithIdentity() Attack {
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
 	withoutKey := decrypting(map[string]any{"provider": "sops"})
 	withKey := creating(decrypting(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}}))
-	register(Attack{
+	return Attack{
 		ID: "I19", Via: API, Kind: "Kustomization",
 		Kinds:      []string{"Kustomization", "Secret"},
-		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, with a key that stands for the controller's identity, or with another account of its namespace)",
+		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, with credentials of a cloud in a Secret, or with another account of its namespace)",
 		Controls:   []string{"policy on spec.decryption", keys.Name, "policy on the Secrets with keys"},
 		References: []string{"Flux: workload identity", "RFC-0010"},
 		Fix:        Fix{Advice: "demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, keep accounts with cloud identities of others out of the tenant's namespaces, and refuse the keys sops.azure-kv and sops.gcp-kms in tenants' Secrets"},
@@ -119,11 +124,10 @@ func addControllerCloudIdentity(register func(...Attack)) {
 			}
 			return decryptsAsAnother(ctx, e, f)
 		},
-	})
+	}
 }
 
-// controllersKey is the request for a Secret whose key for Azure has no tenant: kustomize-controller
-// takes it for the identity of its own node, whatever gates it has.
+// controllersKey is the request for a Secret with credentials of a cloud, which may name any identity.
 func controllersKey() request {
 	secret := func(key string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
@@ -131,7 +135,7 @@ func controllersKey() request {
 		}
 	}
 	return request{
-		what:  "have kustomize-controller decrypt with its own Azure identity, by a key that stands for it",
+		what:  "give kustomize-controller credentials of a cloud that may name the identity of others",
 		aimed: creating(secret("sops.azure-kv"), secret("any")),
 		own:   creating(secret("any")),
 	}

@@ -92,7 +92,10 @@ func (s *source) readLayout() (*artifact, error) {
 	if len(found) != 1 {
 		return nil, fmt.Errorf("cannot serve the OCI layout %s: it has %d artifacts that can be %s: name the tag of one in the address", s.dir, len(found), s.address)
 	}
-	main := l.others[found[0].Digest.String()]
+	main, ok := l.others[found[0].Digest.String()]
+	if !ok {
+		return nil, fmt.Errorf("cannot serve the OCI layout %s: its entry %s has the media type %q: write that of a manifest or an index", s.dir, found[0].Digest, found[0].MediaType)
+	}
 	l.tag, l.mediaType, l.manifest = cmp.Or(s.address.Tag, tagIn(found[0]), "latest"), main.mediaType, main.content
 	for end, digest := range signatures {
 		l.tags["sha256-"+found[0].Digest.Hex+end] = digest

@@ -167,6 +167,9 @@ func TestBrokenLayout(t *testing.T) {
 		}},
 		{"a blob is too large", "too large", []entry{{first, nil}}, func(dir string) error { return os.Truncate(filepath.Join(dir, blob), 1<<30) }},
 		{"the index is none", "cannot read index.json", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "index.json"), []byte("x"), 0o600) }},
+		{"an entry without a media type", `has the media type ""`, []entry{{first, nil}}, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"manifests":[{"digest":"`+described.Digest.String()+`"}]}`), 0o600)
+		}},
 		{"an algorithm that is a path", "cannot read index.json", nil, func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"manifests":[{"digest":"../..:etc"}]}`), 0o600)
 		}},
