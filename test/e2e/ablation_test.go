@@ -32,6 +32,14 @@ func TestAblation(t *testing.T) {
 		through: plain,
 	}.attack(t)
 	expectSample(t, report)
+	// The API server counts what it refused by a policy, also after the policy is gone.
+	const marker = "tenure-canary-policies"
+	if !strings.Contains(r.kubectl("", "get", "--raw", "/metrics"), `policy="`+marker+`"`) {
+		t.Error("the attacks did not wait until the policies were in force")
+	}
+	if left := r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, marker) {
+		t.Errorf("the policy of the wait is left:\n%s", left)
+	}
 	repeat(r, report)
 	t.Run("Rows", func(t *testing.T) { ablateExample(r.with(t)) })
 }
