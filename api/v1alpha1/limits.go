@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Quantities are amounts of resources by name, as in a ResourceQuota: 0 or more.
@@ -19,11 +20,17 @@ type TenantQuota struct {
 	// name identifies the quota within the tenant.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:MaxLength=80
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// scope is Tenant if the limits apply to all of the tenant's namespaces together, and
-	// Namespace if they apply to each namespace. The total of all namespaces never
+	// namespaceSelector selects, by their labels, the tenant's namespaces that the quota
+	// applies to; without it, the quota applies to all of them. If owners may choose a label
+	// that it reads, they decide which of their namespaces the quota bounds. Objects that
+	// exist in a namespace count from when the quota applies to the namespace.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// scope is Tenant if the limits apply to all of these namespaces together, and
+	// Namespace if they apply to each of them. The total of the namespaces never
 	// exceeds the limits of a Tenant quota, even while namespaces are created and
 	// deleted.
 	// +optional

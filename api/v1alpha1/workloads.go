@@ -197,6 +197,12 @@ type Workloads struct {
 	// +kubebuilder:validation:Enum=Allowed;Forbidden
 	AutomountTokens string `json:"automountTokens,omitempty"`
 
+	// podAnnotations are the names of annotations that Pods may have although they reach beyond the
+	// tenant: they take an address, a network of another namespace, a cloud role of the node or a
+	// device. If it is unset, there are none. Other annotations need no entry.
+	// +optional
+	PodAnnotations *AllowedNames `json:"podAnnotations,omitempty"`
+
 	// metadata are labels and annotations that all Pods of the tenant get, whatever values
 	// they had, from the policy tenure-defaults. It needs Kubernetes 1.36 and is installed
 	// separately.
@@ -440,6 +446,13 @@ type Services struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Endpoints []AddressRange `json:"endpoints,omitempty"`
+
+	// allowedAnnotations are the names of annotations that Services may have although they reach
+	// beyond the tenant: they share the address of a load balancer with other namespaces, or take
+	// over a load balancer, an address or a firewall that exists already. If it is unset, there
+	// are none. Other annotations need no entry.
+	// +optional
+	AllowedAnnotations *AllowedNames `json:"allowedAnnotations,omitempty"`
 
 	// deniedLabels are the names of labels that Services may not have. A * matches any
 	// characters.

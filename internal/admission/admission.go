@@ -81,11 +81,11 @@ type Rule struct {
 	// marked is the label of the objects that a rule of scope allNamespaces is about. The binding
 	// selects them, before or after the request, so that other objects cost no evaluation.
 	marked string
-	// asksRBAC says of a rule of scope allNamespaces that its validations ask RBAC. Messages
-	// cannot, so each validation has its own.
+	// asksRBAC is set for a rule of scope allNamespaces whose validations query RBAC. A message cannot
+	// query RBAC, so each validation has a message of its own.
 	asksRBAC bool
-	// early rules find out in the match condition whether they have anything to say:
-	// see [allowed]. Of variables, their validations use the name alone.
+	// early rules decide in the match condition whether the request is allowed: see [allowed]. Their
+	// validations use no variable but the name.
 	early bool
 	// together is CEL that is true if all validations of an early rule hold, for rules in
 	// which their parts are cheaper together.
@@ -175,6 +175,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(),
+		adoption(),
 		bindings(),
 		bounds(),
 		charts(),
@@ -202,6 +203,7 @@ func Rules() []Rule {
 		ownerPods(),
 		notificationSecrets(),
 		parameters(),
+		podAnnotations(),
 		pods(),
 		protected(),
 		references(),

@@ -322,14 +322,14 @@ func TestChange(t *testing.T) {
 		return c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
 	statusOf := func(c client.Client, u *unstructured.Unstructured, patch string) error {
-		return c.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
+		return c.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
 	status := func(c client.Client) error { return statusOf(c, own, `{"status":{"lastAppliedRevision":"x"}}`) }
 	const used = `{"status":{"hard":{"count/configmaps":"100"},"used":{"count/configmaps":"0"}}}`
 	token := func(account string) error {
 		u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: account}}
 		return tenant.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
-			&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+			client.DryRunAll)
 	}
 	system := func(name string) client.Client {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}})

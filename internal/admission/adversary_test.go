@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -134,6 +135,10 @@ func TestCreateByAdversary(t *testing.T) {
 	pod := func(spec string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {" + spec + ", containers: [{name: x, image: x}]}}"
 	}
+	message := func(template string) string {
+		return object("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation", "interval: 1h, sourceRef: {kind: GitRepository, name: app}, git: {commit: {author: {email: a@example.com}, messageTemplate: "+
+			strconv.Quote(strings.ReplaceAll(template, "`", `"`))+"}}")
+	}
 	for _, tc := range []struct {
 		reason, manifest, want string
 		by                     client.Client
@@ -157,6 +162,19 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a long expression", kustomization(mine + ", dependsOn: [{name: other, readyExpr: \"" + strings.Repeat("dep.x + ", 129) + "dep.x == ''\"}]"), "needs a simpler expression in spec.dependsOn[].readyExpr", nil},
 		{"an expression of Flux's documentation", kustomization(mine + `, dependsOn: [{name: other, readyExpr: "dep.status.conditions.filter(e, e.type == 'Ready').all(e, e.status == 'True') && dep.status.observedGeneration == dep.metadata.generation && has (self.spec) && self.metadata.name in ( ['x'] )"}]`), "", nil},
 		{"an expression of a release", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, timeout: 5m, serviceAccountName: hostile, dependsOn: [{name: other, readyExpr: '[1].map(a, a) == []'}], chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), "needs a simpler expression in spec.dependsOn[].readyExpr", nil},
+		{"a commit message of Flux's documentation", message("Automated image update\n\nAutomation name: {{ .AutomationObject }}\n\nFiles:\n{{ range $filename, $_ := .Changed.FileChanges -}}\n- {{ $filename }}\n{{ end -}}\n\nObjects:\n" +
+			"{{ range $resource, $changes := .Changed.Objects -}}\n- {{ $resource.Kind }} {{ $resource.Name }}\n  Changes:\n{{- range $_, $change := $changes }}\n    - {{ $change.OldValue }} -> {{ $change.NewValue }}\n{{ end -}}\n{{ end -}}"), "", nil},
+		{"a commit message with functions", message("{{ if .Changed.Changes }}{ {{ .Values.cluster | trunc 5 | default `x` | upper }} {{ now | date `2006-01-02` }}{{ else }}{{ index .Values `a` }}{{ end }}{{range .Updated.Images}}{{println .}}{{end}} {"), "", nil},
+		{"a commit message that repeats a text", message("{{ repeat 9 `x` }}"), "needs a simpler template in spec.git.commit.messageTemplate", nil},
+		{"a commit message that calls itself", message("{{ define `x` }}{{ template `x` }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message that counts", message("{{ range 9 }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message that counts in a variable", message("{{ $n := 9 }}{{ range $n }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message with its list in its list", message("{{ range $a, $b := .Changed.Objects }}{{ range $.Changed.Objects }}x{{ end }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message with two lists of a variable", message("{{ range $a, $b := .Changed.Objects }}{{ range $b }}{{ range $c, $d := $b }}x{{ end }}{{ end }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message with the list in each of its elements", message("{{ range $a, $b := .Changed.Objects }}{{ range $b }}{{ $b }}{{ end }}{{ end }}"), "needs a simpler template", nil},
+		{"a commit message with text in a text", message("{{ print `a\\` }} {{ repeat ` 9 }}"), "needs a simpler template", nil},
+		{"a commit message with a function in a comment", message("{{/* }} */}}{{ repeat 9 `x` }}"), "needs a simpler template", nil},
+		{"a long commit message", message(strings.Repeat("x", 1025)), "needs a simpler template", nil},
 		{"an expression of a Receiver", notification("v1", "Receiver", "type: generic-hmac, secretRef: {name: x}, resourceFilter: '[1].map(a, a) == []', resources: [{kind: GitRepository, name: x}]"), "needs a simpler expression in spec.resourceFilter", nil},
 		{"an expression for one resource", notification("v1", "Receiver", "type: generic-hmac, secretRef: {name: x}, resources: [{kind: GitRepository, name: x, filter: '[1].map(a, a) == []'}]"), "needs a simpler expression in spec.resources[].filter", nil},
 		{"a status of a commit", notification("v1beta3", "Provider", "type: github, address: 'https://git.example.com/acme/x', secretRef: {name: x}, commitStatusExpr: \"[1].map(a, 'x').join()\""), "needs a simpler expression in spec.commitStatusExpr", nil},
@@ -281,7 +299,7 @@ func TestChangeByAdversary(t *testing.T) {
 		if subresource == "" {
 			return labeler.Patch(ctx, ns, p, client.DryRunAll)
 		}
-		return labeler.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		return labeler.SubResource(subresource).Patch(ctx, ns, p, client.DryRunAll)
 	}
 	finalize := func(name string) error {
 		ns := &corev1.Namespace{}
@@ -289,7 +307,7 @@ func TestChangeByAdversary(t *testing.T) {
 			return err
 		}
 		ns.Spec.Finalizers = nil
-		return labeler.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+		return labeler.SubResource("finalize").Update(ctx, ns, client.DryRunAll)
 	}
 	const belongs, whose = "belongs to the platform", "assign it to a tenant"
 	for _, tc := range []struct {

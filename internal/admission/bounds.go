@@ -20,7 +20,7 @@ func bounds() Rule {
 	limits := posture + ".bounds"
 	r := Rule{
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
-		Title:     "intervals, timeouts and expressions are within the limits",
+		Title:     "intervals, timeouts, expressions and templates are within the limits",
 		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupOperator, "resourcesets", "resourcesetinputproviders")),
 		scope:     fluxObjects,
 	}
@@ -61,8 +61,38 @@ func bounds() Rule {
 				field, maxExpression, strings.ReplaceAll(functions, "|", ", "))),
 		})
 	}
+	r.validations = append(r.validations, validation{
+		path("spec.git.commit.messageTemplate", fmt.Sprintf("size(%%s) <= %[1]d && %%s.matches('%[2]s') && [%%s.findAll('%[3]s')].all(f, size(f) <= 1 && f.all(r, size(%%s.split(r.substring(r.lastIndexOf('$')).findAll('^[$][A-Za-z0-9_]+')[0])) == 3))", maxExpression, messageTemplate, rangeVariable)),
+		objectPhrase + " + " + quote(fmt.Sprintf("needs a simpler template in spec.git.commit.messageTemplate: at most %d characters; range over .Changed, .Updated and .Values, and once over a variable that has no other use; if, else and end; no other assignment and no parentheses; of functions only %s",
+			maxExpression, strings.ReplaceAll(templateFunctions, "|", ", "))),
+	})
 	return r
 }
+
+// templateFunctions are the functions that a template of a commit message may call: those whose results are
+// hardly larger than their arguments.
+const templateFunctions = "and|contains|date|default|eq|hasPrefix|hasSuffix|index|len|lower|ne|not|now|or|print|println|quote|squote|toString|trim|trimPrefix|trimSuffix|trunc|upper"
+
+// messageTemplate is a regular expression for a template that takes time and memory in proportion to the
+// changes in the commit. So each range goes through a list of the data that the template gets, where the dot is not an
+// element of another list, or through a variable of another range: see [rangeVariable].
+var messageTemplate = func() string {
+	const (
+		space    = "[[:space:]]"
+		variable = "[$][A-Za-z_][A-Za-z0-9_]*"
+		operand  = `([.][A-Za-z0-9_.]*|` + variable + `[A-Za-z0-9_.]*|"[A-Za-z0-9 .,:/_+-]*"|[0-9]{1,4})`
+		call     = "(" + templateFunctions + ")"
+		pipeline = "(" + call + space + "+)?" + operand + "(" + space + "+" + operand + ")*"
+		value    = "(" + pipeline + "|" + call + ")(" + space + "*[|]" + space + "*" + call + "(" + space + "+" + operand + ")*)*"
+		loop     = "range" + space + "+(" + variable + space + "*(," + space + "*" + variable + space + "*)?:=" + space + "*)?([.](Changed|Updated|Values)[A-Za-z0-9_.]*|" + variable + ")"
+		action   = "[{][{]-?" + space + "*(" + loop + "|(else" + space + "+)?if" + space + "+" + value + "|else|end|" + value + ")" + space + "*-?[}][}]"
+	)
+	return "^([^{]|[{][^{]|" + action + ")*[{]?$"
+}()
+
+// rangeVariable is a regular expression for a range through a variable. With two of them, or if the template
+// wrote the variable in the range, the message could grow with the square of the changes.
+const rangeVariable = "range[[:space:]]+([^{}]*:=[[:space:]]*)?[$][A-Za-z0-9_]+[[:space:]]*-?[}][}]"
 
 // maxExpression is the maximum number of characters of a CEL expression in a tenant's object.
 const maxExpression = 1024

@@ -60,10 +60,11 @@ func ruled(t *testing.T, name, rules string) client.Client {
 		t.Fatal(err)
 	}
 	owner := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated", "projectcapsule.dev"}})
-	testwait.For(t, "the policies to know the kind of their parameters and the rules", patience, func() (bool, string) {
+	testwait.For(t, "the policies to know the kind of their parameters and the rules, and the namespace to have its account", patience, func() (bool, string) {
 		err := owner.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: "+name+"}, spec: {containers: [{name: a, image: a}]}}"), client.DryRunAll)
 		text := fmt.Sprint(err)
-		return !strings.Contains(text, "failed to configure policy") && !strings.Contains(text, "no params found") && !strings.Contains(text, "cannot create resource"), text
+		return !strings.Contains(text, "failed to configure policy") && !strings.Contains(text, "no params found") && !strings.Contains(text, "cannot create resource") &&
+			!strings.Contains(text, noAccount), text
 	})
 	return owner
 }
@@ -428,7 +429,7 @@ rules:
 	}
 	resize := func(limit string) error {
 		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"`+limit+`"}}}]}}`))
-		return owner.SubResource("resize").Patch(t.Context(), pod.DeepCopy(), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		return owner.SubResource("resize").Patch(t.Context(), pod.DeepCopy(), patch, client.DryRunAll)
 	}
 	if err := resize("301m"); err == nil || !strings.Contains(err.Error(), "must not exceed 200m") {
 		t.Errorf("a resize to more than the rules allow: got %v", err)

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"slices"
 	"strings"
@@ -91,8 +94,10 @@ func TestObjectsMatchesAllRules(t *testing.T) {
 					t.Errorf("the match condition of %s has %s, which it does not see or should not ask", p.Name, word)
 				}
 			}
-			if wanted := r.applies(p.Name != Objects); !strings.Contains(condition, wanted) {
-				t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, wanted)
+			for _, wanted := range append(r.checked(), r.suspects(p.Name != Objects)) {
+				if !strings.Contains(condition, readOnce.Replace(wanted)) {
+					t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, wanted)
+				}
 			}
 		}
 		want := map[string]bool{}
@@ -134,4 +139,47 @@ func TestMerged(t *testing.T) {
 			t.Errorf("%d rules match %s", n, request)
 		}
 	}
+}
+
+// TestEither checks that a condition that several suspicions share decides about each of them alone,
+// whatever its operators are. Go gives && and || the same precedence as CEL.
+func TestEither(t *testing.T) {
+	t.Parallel()
+	all := []suspicion{
+		{"a", []string{"x || y", "z"}},
+		{"b || c", []string{"x || y"}},
+		{"d", []string{"z", "x || y"}},
+		{"e", nil},
+		{"f", []string{"z"}},
+	}
+	expression, err := parser.ParseExpr(either(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bits := range 1 << 9 {
+		given := func(name string) bool { return bits>>strings.Index("abcdefxyz", name)&1 == 1 }
+		xy := given("x") || given("y")
+		want := given("a") && xy && given("z") || (given("b") || given("c")) && xy || given("d") && given("z") && xy || given("e") || given("f") && given("z")
+		if got := holds(t, expression, given); got != want {
+			t.Fatalf("with %09b got %v, want %v: %s", bits, got, want, either(all))
+		}
+	}
+}
+
+// holds evaluates an expression of names, && and ||.
+func holds(t *testing.T, e ast.Expr, given func(string) bool) bool {
+	t.Helper()
+	switch e := e.(type) {
+	case *ast.Ident:
+		return given(e.Name)
+	case *ast.ParenExpr:
+		return holds(t, e.X, given)
+	case *ast.BinaryExpr:
+		if e.Op == token.LAND {
+			return holds(t, e.X, given) && holds(t, e.Y, given)
+		}
+		return holds(t, e.X, given) || holds(t, e.Y, given)
+	}
+	t.Fatalf("unexpected %T", e)
+	return false
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -55,7 +54,8 @@ var breaches = map[string]map[string]string{
 		// Flagger posts as itself.
 		"alertproviders.flagger.app": `{"spec":{"address":"http://source-controller.flux-system.svc/"}}`,
 	},
-	"tenure-pods": templates("serviceAccountName", `"kinds"`),
+	"tenure-pod-annotations": annotatedPods(`{"iam.amazonaws.com/role":"admin"}`),
+	"tenure-pods":            templates("serviceAccountName", `"kinds"`),
 	"tenure-references": join(
 		each(`{"spec":{"sourceRef":{"namespace":"tools"}}}`, kustomizationKind, automationKind),
 		each(`{"spec":{"dependsOn":[{"name":"a","namespace":"tools"}]}}`, releaseKind),
@@ -128,6 +128,18 @@ func join(all ...map[string]string) map[string]string {
 // templates sets a field of the Pods of every kind of workloads.
 func templates(field, value string) map[string]string {
 	pod := fmt.Sprintf(`{"spec":{%q:%s}}`, field, value)
+	template := `{"spec":{"template":` + pod + `}}`
+	return join(
+		each(pod, "pods"),
+		each(`{"template":`+pod+`}`, "podtemplates"),
+		each(template, "replicationcontrollers", "daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps", "jobs.batch"),
+		each(`{"spec":{"jobTemplate":`+template+`}}`, "cronjobs.batch"),
+	)
+}
+
+// annotatedPods sets annotations of the Pods of every kind of workloads.
+func annotatedPods(annotations string) map[string]string {
+	pod := `{"metadata":{"annotations":` + annotations + `}}`
 	template := `{"spec":{"template":` + pod + `}}`
 	return join(
 		each(pod, "pods"),
@@ -373,7 +385,7 @@ func (r requester) patch(t *testing.T, object *unstructured.Unstructured, change
 
 func (r requester) patchStatus(t *testing.T, object *unstructured.Unstructured, change string) error {
 	t.Helper()
-	dry := &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}
+	dry := client.DryRunAll
 	return r.account.SubResource("status").Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), dry)
 }
 

@@ -123,7 +123,7 @@ func TestOwnerAccounts(t *testing.T) {
 		token := func(c client.Client, name string) error {
 			u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 			return c.SubResource("token").Create(t.Context(), u, &authenticationv1.TokenRequest{},
-				&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+				client.DryRunAll)
 		}
 		const (
 			pod        = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: %s, containers: [{name: x, image: x}]}}"

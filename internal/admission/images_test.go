@@ -107,7 +107,7 @@ func TestImagesChange(t *testing.T) {
 	patch := func(subresource, patch string) error {
 		if subresource != "" {
 			return admin.SubResource(subresource).Patch(ctx, old.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch)),
-				&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+				client.DryRunAll)
 		}
 		return admin.Patch(ctx, old.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.DryRunAll)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -84,7 +83,7 @@ func TestManagedKinds(t *testing.T) {
 		}
 		status := func(c client.Client, u *unstructured.Unstructured, subresource, content string) error {
 			return c.SubResource(subresource).Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(content)),
-				&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+				client.DryRunAll)
 		}
 		labelled := func(kind, by, namespace, name string) string {
 			return fmt.Sprintf("{apiVersion: v1, kind: %s, metadata: {name: new, namespace: apps, labels: {%s/name: %s, %s/namespace: %s}}}", kind, by, name, by, namespace)
@@ -204,6 +203,31 @@ apiVersion: v1
 kind: Pod
 metadata: {name: logs-x2v7k, namespace: NAMESPACE}
 spec: {containers: [{name: logs, image: logs}]}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-store-0, namespace: NAMESPACE}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-own-0, namespace: NAMESPACE}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-x-0, namespace: NAMESPACE, labels: {kustomize.toolkit.fluxcd.io/name: agents, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: alone, namespace: NAMESPACE, labels: {app: alone, kustomize.toolkit.fluxcd.io/name: agents, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {containers: [{name: alone, image: alone}]}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: alone, namespace: NAMESPACE, labels: {app: alone, kustomize.toolkit.fluxcd.io/name: agents, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {replicas: 0, selector: {matchLabels: {app: alone-set}}, template: {metadata: {labels: {app: alone-set}}, spec: {containers: [{name: alone, image: alone}]}}}
 `
 
 // TestPlatformWorkloads sends the requests that show no label of the platform's workload on which
@@ -221,13 +245,12 @@ func TestPlatformWorkloads(t *testing.T) {
 	named := func(apiVersion, kind, name string) *unstructured.Unstructured {
 		return parse(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", apiVersion, kind, name, namespace))
 	}
-	dryRun := []string{metav1.DryRunAll}
 	scale := func(c client.Client, u *unstructured.Unstructured) error {
 		body := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
-		return c.SubResource("scale").Update(t.Context(), u.DeepCopy(), client.WithSubResourceBody(body), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dryRun}})
+		return c.SubResource("scale").Update(t.Context(), u.DeepCopy(), client.WithSubResourceBody(body), client.DryRunAll)
 	}
 	evict := func(u *unstructured.Unstructured) error {
-		return tenant.SubResource("eviction").Create(t.Context(), u.DeepCopy(), named("policy/v1", "Eviction", u.GetName()), &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
+		return tenant.SubResource("eviction").Create(t.Context(), u.DeepCopy(), named("policy/v1", "Eviction", u.GetName()), client.DryRunAll)
 	}
 	enter := func(u *unstructured.Unstructured) error {
 		config := rest.CopyConfig(restConfig)
@@ -257,12 +280,25 @@ func TestPlatformWorkloads(t *testing.T) {
 		if len(subresource) == 0 {
 			return tenant.Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), client.DryRunAll)
 		}
-		return tenant.SubResource(subresource[0]).Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}})
+		return tenant.SubResource(subresource[0]).Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), client.DryRunAll)
+	}
+	labelled := func(object string) error {
+		return tenant.Create(t.Context(), parse(t, strings.NewReplacer("NAMESPACE", namespace, "LABELS", "{app: agent, pod-template-hash: 5d9c7bbf4}", "SPEC", "{restartPolicy: Never, containers: [{name: x, image: x}]}").Replace(object)), client.DryRunAll)
 	}
 	deployment, own := named("apps/v1", "Deployment", "agent"), named("apps/v1", "Deployment", "agent-own")
 	replicaSet, ownReplicaSet := named("apps/v1", "ReplicaSet", "agent-5d9c7bbf4"), named("apps/v1", "ReplicaSet", "agent-own-5d9c7bbf4")
 	child, ownPod := named("v1", "Pod", "agent-5d9c7bbf4-x2v7k"), named("v1", "Pod", "agent-own-5d9c7bbf4-x2v7k")
-	const acts = "belongs to the platform, or acts on what does"
+	kubernetes := func(controller string) client.Client {
+		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:" + controller, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:masters"}})
+	}
+	adopted := func(controller string, u *unstructured.Unstructured, owner string) error {
+		kind, name, _ := strings.Cut(owner, "/")
+		patch := `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"` + kind + `","name":"` + name + `","uid":"00000000-0000-0000-0000-000000000001","controller":true,"blockOwnerDeletion":true}]}}`
+		return kubernetes(controller).Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
+	claim, ownClaim := named("v1", "PersistentVolumeClaim", "data-store-0"), named("v1", "PersistentVolumeClaim", "data-own-0")
+	const acts, hash = "belongs to the platform, or acts on what does", "must not have the label pod-template-hash"
+	const taken = "must not be taken over by "
 	testwait.For(t, "the parameters to be in force", patience, func() (bool, string) {
 		err := scale(tenant, deployment)
 		return err != nil && strings.Contains(err.Error(), acts), fmt.Sprint(err)
@@ -295,6 +331,23 @@ func TestPlatformWorkloads(t *testing.T) {
 		{"a Pod of a StatefulSet is evicted", evict(named("v1", "Pod", "store-0")), acts},
 		{"a Pod of a DaemonSet is evicted", evict(named("v1", "Pod", "logs-x2v7k")), acts},
 		{"a Pod whose name Kubernetes shortened is evicted", evict(named("v1", "Pod", "an-agent-with-a-name-of-so-many-letters-that-kubernetes-shvw7k")), acts},
+		{"a Pod of the tenant's gets the name of a further one of the StatefulSet", labelled("{apiVersion: v1, kind: Pod, metadata: {name: store-1, namespace: NAMESPACE}, spec: SPEC}"), acts},
+		{"and the name of one that Kubernetes would not give", labelled("{apiVersion: v1, kind: Pod, metadata: {name: store-one, namespace: NAMESPACE}, spec: SPEC}"), ""},
+		{"a Pod of the tenant's has the labels of the platform's Pods", labelled("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: LABELS}, spec: SPEC}"), hash},
+		{"it gets them later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"agent","pod-template-hash":"5d9c7bbf4"}}}`), hash},
+		{"the Pods of its Job have them", labelled("{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: NAMESPACE}, spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}"), hash},
+		{"the Pods of its CronJob have them", labelled("{apiVersion: batch/v1, kind: CronJob, metadata: {name: x, namespace: NAMESPACE}, spec: {schedule: '@daily', jobTemplate: {spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}}}"), hash},
+		{"a Pod of the tenant's has another label", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"agent"}}}`), ""},
+		{"a claim of the platform's StatefulSet is deleted", tenant.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll), acts},
+		{"it is changed", patch(claim, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`), acts},
+		{"the claim of a further Pod of it is created", labelled("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-store-1, namespace: NAMESPACE}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}"), acts},
+		{"a claim of the tenant's is deleted", tenant.Delete(t.Context(), ownClaim.DeepCopy(), client.DryRunAll), ""},
+		{"a ReplicaSet of the tenant's takes a Pod that the platform applied", adopted("replicaset-controller", named("v1", "Pod", "alone"), "ReplicaSet/own"), taken + "ReplicaSet own"},
+		{"a Deployment of the tenant's takes a ReplicaSet that the platform applied", adopted("deployment-controller", named("apps/v1", "ReplicaSet", "alone"), "Deployment/own"), taken + "Deployment own"},
+		{"a StatefulSet of the tenant's takes a claim that the platform applied", adopted("statefulset-controller", named("v1", "PersistentVolumeClaim", "data-x-0"), "StatefulSet/x"), taken + "StatefulSet x"},
+		{"a StatefulSet of the platform's does", adopted("statefulset-controller", named("v1", "PersistentVolumeClaim", "data-x-0"), "StatefulSet/store"), ""},
+		{"a StatefulSet of the tenant's takes its own claim", adopted("statefulset-controller", ownClaim, "StatefulSet/own"), ""},
+		{"a ReplicaSet of the tenant's takes a Pod of the tenant's", adopted("replicaset-controller", ownPod, "ReplicaSet/own"), ""},
 		{"a Pod of the tenant's is evicted", evict(ownPod), ""},
 		{"it is deleted", tenant.Delete(t.Context(), ownPod.DeepCopy(), client.DryRunAll), ""},
 		{"a program is run in it", enter(ownPod), ""},
@@ -322,7 +375,7 @@ func TestDelegatingAccount(t *testing.T) {
 	}
 	says := func(c client.Client) error {
 		return c.Status().Patch(t.Context(), source.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`)),
-			&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+			client.DryRunAll)
 	}
 	artifact := func(c client.Client) error {
 		return c.Create(t.Context(), parse(t, "{apiVersion: source.toolkit.fluxcd.io/v1, kind: ExternalArtifact, metadata: {name: x, namespace: hostile-capsule}, spec: {}}"), client.DryRunAll)

@@ -22,7 +22,7 @@ func services() Rule {
 	ranges := optional("network.services.externalIPs")
 	const (
 		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP])" +
-			" + " + addressAnnotations + ".map(k, %[1]s.metadata.?annotations[?k].orValue('')).join(',').split(',').map(a, a.trim()).filter(a, a != ''))"
+			" + " + addressAnnotations + ".map(k, %[1]s.metadata.?annotations[?k].orValue('')).join(',').replace('[', '').replace(']', '').replace('\"', '').split(',').map(a, a.trim()).filter(a, a != ''))"
 		openPorts = "(%[1]s.?spec.?ports.orValue([]).map(n, n.?nodePort.orValue(0)) + [%[1]s.?spec.?healthCheckNodePort.orValue(0)]).filter(n, n > 0)"
 		typeOf    = "%s.?spec.?type.orValue('ClusterIP')"
 	)
@@ -62,6 +62,12 @@ func services() Rule {
 			},
 		},
 	}
+	r.variables = []admissionregistrationv1.Variable{{Name: "shared", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + sharesBalancer + ")" +
+		" && !(oldObject != null && oldObject.metadata.?annotations[?k] == object.metadata.?annotations[?k]) && !" + permitsIfSet("network.services.allowedAnnotations", "k") + ")"}}
+	r.validations = append(r.validations, validation{
+		"variables.shared.size() == 0",
+		objectPhrase + " + 'must not have the annotation ' + " + short("variables.shared.join(', ')") + " + ', which shares or takes over a load balancer of others: leave it out, or let the key of an address that the namespace shares begin with ' + request.namespace + '/ (allowed: ' + (" + optional("network.services.allowedAnnotations") + ".hasValue() ? " + short(named("network.services.allowedAnnotations")) + " : 'none') + ')'",
+	})
 	for _, of := range []struct{ field, denied, expression, what string }{
 		{"labels", "network.services.deniedLabels", "network.services.deniedLabelExpression", "label"},
 		{"annotations", "network.services.deniedAnnotations", "network.services.deniedAnnotationExpression", "annotation"},
@@ -103,13 +109,27 @@ func endpoints() Rule {
 }
 
 // addressAnnotations are the annotations of Services with the addresses that a load balancer takes, as
-// MetalLB, Cilium, kube-vip, Azure and AWS document them: lists with commas.
-const addressAnnotations = "['metallb.io/loadBalancerIPs', 'metallb.universe.tf/loadBalancerIPs', 'lbipam.cilium.io/ips', 'io.cilium/lb-ipam-ips', 'kube-vip.io/loadbalancerIPs'" +
-	", 'service.beta.kubernetes.io/azure-load-balancer-ipv4', 'service.beta.kubernetes.io/azure-load-balancer-ipv6', 'service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses']"
+// MetalLB, Cilium, kube-vip, Calico, PureLB, OpenStack, Azure and AWS document them: lists with commas, of
+// Calico in JSON.
+const addressAnnotations = "['metallb.io/loadBalancerIPs', 'metallb.universe.tf/loadBalancerIPs', 'lbipam.cilium.io/ips', 'io.cilium/lb-ipam-ips', 'kube-vip.io/loadbalancerIPs', 'kube-vip.io/requestedIP'" +
+	", 'projectcalico.org/loadBalancerIPs', 'purelb.io/addresses', 'loadbalancer.openstack.org/load-balancer-address', 'service.beta.kubernetes.io/azure-additional-public-ips'" +
+	", 'service.beta.kubernetes.io/azure-load-balancer-ipv4', 'service.beta.kubernetes.io/azure-load-balancer-ipv6', 'service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses', 'service.beta.kubernetes.io/aws-load-balancer-ipv6-addresses']"
 
-// hostAnnotations are the annotations whose hosts external-dns publishes, and that ingress-nginx
-// serves, beside those in the spec: lists with commas.
-const hostAnnotations = "['external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias']"
+// sharesBalancer is CEL that is true if the annotation k of a Service shares a load balancer with Services
+// of other namespaces, or takes over what exists already: a load balancer by its identifier or its name,
+// a reserved address by its name, or a firewall. MetalLB and PureLB compare a key with those of all
+// namespaces, so that a key begins with the namespace. Cilium shares within a namespace, unless an
+// annotation names others; Antrea shares with every Service.
+const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.tf/allow-shared-ip', 'purelb.io/allow-shared-ip'] && object.metadata.annotations[k] != request.namespace && !object.metadata.annotations[k].startsWith(request.namespace + '/'))" +
+	" || (k in ['lbipam.cilium.io/sharing-cross-namespace', 'io.cilium/lb-ipam-sharing-cross-namespace'] && object.metadata.annotations[k] != request.namespace)" +
+	" || k in ['service.antrea.io/allow-shared-load-balancer-ip', 'kube-vip.io/hwaddr', 'networking.gke.io/load-balancer-ip-addresses', 'load-balancer.hetzner.cloud/name'" +
+	", 'service.beta.kubernetes.io/aws-load-balancer-eip-allocations', 'service.beta.kubernetes.io/aws-load-balancer-security-groups', 'service.beta.kubernetes.io/aws-load-balancer-extra-security-groups'" +
+	", 'service.beta.kubernetes.io/azure-pip-name', 'service.beta.kubernetes.io/azure-pip-name-ipv6', 'service.beta.kubernetes.io/azure-pip-prefix-id', 'service.beta.kubernetes.io/azure-pip-prefix-id-ipv6', 'service.beta.kubernetes.io/azure-shared-securityrule']" +
+	" || k.matches('(load-?balancer-id|/elb[.]id|tke-existed-lbid)$')"
+
+// hostAnnotations are the annotations whose hosts external-dns and the dns-controller of kOps publish, and
+// that ingress-nginx serves, beside those in the spec: lists with commas.
+const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias']"
 
 // CEL of [hosts] about the kind of the object.
 const (
@@ -190,7 +210,7 @@ func hosts() Rule {
 // balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
 // requests to an address within the cluster, or name an object of another namespace. The controller may
 // connect to all tenants' Pods. The names are those of the
-// controllers' documentation: ingress-nginx, NGINX, HAProxy, AWS and Traefik. Traefik joins namespace
+// controllers' documentation: ingress-nginx, NGINX, HAProxy, AWS, GKE and Traefik. Traefik joins namespace
 // and name with a hyphen, so that no expression can tell whose object an annotation names.
 //
 // Addresses may be those of a Provider, those of the Ingress itself, which ingress-nginx calls $host, and
@@ -201,7 +221,7 @@ func ingressAnnotations() Rule {
 	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
 		text   = "k.matches('(-snippets?|[.]github[.]io/config-[a-z-]+)$')"
-		group  = "k == 'alb.ingress.kubernetes.io/group.name'"
+		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
 		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
 		// The name of a field in JSON may have other letters.
 		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && object.metadata.annotations[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"

@@ -28,7 +28,8 @@ const Objects = Prefix + "objects"
 // the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
 // checks of a few rules would cost more than the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
-	one := Rule{Name: Objects, Title: "objects in a tenant's namespace keep to the limits of the tenant", scope: tenantObjects, compensates: true}
+	one := Rule{Name: Objects, Title: "objects in a tenant's namespace keep to the limits of the tenant", scope: tenantObjects, compensates: true,
+		variables: []admissionregistrationv1.Variable{{Name: "action", Expression: action}}}
 	var questions, refused, refusals []string
 	var included []Rule
 	every := false
@@ -47,7 +48,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 		}
 		wrong := fmt.Sprintf("variables.%[1]s != '' && !('%[2]s' in variables.exempt)", r.variable(), r.Name)
 		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
-		conditions := []string{r.looks(own)}
+		conditions := []string{r.looks(own, "variables.action")}
 		for _, condition := range slices.Concat(r.conditions, r.late) {
 			if authorizerChecks(condition) == 0 {
 				conditions = append(conditions, condition)
@@ -139,9 +140,9 @@ func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
 	return isOfEveryKind(r) && slices.Contains(r.Operations, admissionregistrationv1.Connect)
 }
 
-// applies returns CEL for a match condition that holds if the rule may apply.
-func (r Rule) applies(own bool) string {
-	all := []string{r.looks(own)}
+// suspects returns CEL that holds for requests that the rule may refuse, whoever sends them.
+func (r Rule) suspects(own bool) string {
+	all := []string{r.looks(own, "action")}
 	// Most requests do nothing that the rule refuses. So this comes first. Without
 	// parameters only the namespace names the tenant, and a match condition cannot read
 	// the namespace.
@@ -149,105 +150,153 @@ func (r Rule) applies(own bool) string {
 		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
 		all = append(all, "!("+inline(cmp.Or(r.together, holding(r.validations)), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
 	}
-	for _, condition := range r.conditions {
-		if authorizerChecks(condition) == 0 {
-			all = append(all, condition)
-		}
-	}
 	return join(all, " && ")
 }
 
-// looks returns CEL that holds if the rule covers a request. Namespaces have rules of
-// their own. A CONNECT request has no object, and the name of a Pod at most.
-func (r Rule) looks(own bool) string {
+// checked returns the conditions of the rule that a match condition can check: most are about who
+// sends the request.
+func (r Rule) checked() []string {
+	return slices.DeleteFunc(slices.Clone(r.conditions), func(condition string) bool { return authorizerChecks(condition) > 0 })
+}
+
+// suspicion is a part of a match condition: CEL that holds for requests that a rule may refuse,
+// and conditions that hold if the rule applies to them.
+type suspicion struct {
+	of         string
+	conditions []string
+}
+
+// either returns CEL that holds if one of the suspicions and its conditions hold. It writes a
+// condition that several share once: the time to compile an expression grows faster than its
+// length.
+func either(all []suspicion) string {
+	shared := commonest(all)
+	if shared == "" {
+		var each []string
+		for _, s := range all {
+			each = append(each, join(append([]string{s.of}, s.conditions...), " && "))
+		}
+		return join(each, " || ")
+	}
+	var having, others []suspicion
+	for _, s := range all {
+		i := slices.Index(s.conditions, shared)
+		if i < 0 {
+			others = append(others, s)
+			continue
+		}
+		having = append(having, suspicion{s.of, slices.Delete(slices.Clone(s.conditions), i, i+1)})
+	}
+	each := []string{join([]string{either(having), shared}, " && ")}
+	if len(others) > 0 {
+		each = append(each, either(others))
+	}
+	return join(each, " || ")
+}
+
+// commonest returns the condition that most of the suspicions share, or "" if none is shared.
+func commonest(all []suspicion) string {
+	count, most := map[string]int{}, ""
+	for _, s := range all {
+		for _, condition := range s.conditions {
+			count[condition]++
+		}
+	}
+	for _, condition := range slices.Sorted(maps.Keys(count)) {
+		if count[condition] > max(1, count[most]) {
+			most = condition
+		}
+	}
+	return most
+}
+
+// action is CEL for what a request does, as one text: UPDATE apps/deployments, or UPDATE
+// /pods/ephemeralcontainers. To read a field of the request takes longer than to search a
+// list of constants, and to compile the comparison of each field takes longer than both.
+const action = "request.operation + ' ' + request.resource.group + '/' + request.resource.resource + (has(request.subResource) ? '/' + request.subResource : '')"
+
+// looks returns CEL that holds if the rule covers a request, whose action is in a variable.
+// Namespaces have rules of their own. A CONNECT request has no object, and the name of a Pod at
+// most.
+func (r Rule) looks(own bool, variable string) string {
 	if r.everyKind && own {
 		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && request.resource.resource != 'namespaces'"
 	}
-	return looksAt(r.resources)
+	if slices.ContainsFunc(r.resources, isOfEveryKind) {
+		return "true"
+	}
+	return isOneOf(variable, actions(r.resources))
 }
 
-// looksAt returns CEL that holds if a request is for one of the resources, with one of
-// the operations. It compares the names of all resources first, as most requests are for
-// others.
-func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
-	var names, each []string
+// actions returns the actions that rules of the API server cover, each once.
+func actions(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
+	var all []string
 	for _, r := range rules {
-		subresources := map[string][]string{}
-		for _, resource := range r.Resources {
-			if resource == "*/*" {
-				return "true"
-			}
-			name, subresource, _ := strings.Cut(resource, "/")
-			subresources[subresource] = append(subresources[subresource], quote(name))
-			if !slices.Contains(names, quote(name)) {
-				names = append(names, quote(name))
-			}
-		}
-		var operations []string
 		for _, operation := range r.Operations {
-			operations = append(operations, quote(string(operation)))
-		}
-		for _, subresource := range slices.Sorted(maps.Keys(subresources)) {
-			is := "!has(request.subResource)"
-			if subresource != "" {
-				is = "has(request.subResource) && request.subResource == " + quote(subresource)
+			for _, resource := range r.Resources {
+				all = append(all, fmt.Sprintf("%s %s/%s", operation, r.APIGroups[0], resource))
 			}
-			each = append(each, fmt.Sprintf("request.resource.resource in [%s] && request.resource.group == %s && request.operation in [%s] && %s",
-				strings.Join(subresources[subresource], ", "), quote(r.APIGroups[0]), strings.Join(operations, ", "), is))
 		}
 	}
-	return fmt.Sprintf("request.resource.resource in [%s] && (%s)", strings.Join(names, ", "), join(each, " || "))
+	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// anyApplies returns CEL for a match condition that holds if one of the rules may apply. To
-// read the resource of a request takes longer than most other parts of a condition. So one
-// comparison of the resource comes before all rules about Pods, and another one before the
-// rules about other kinds.
-func anyApplies(rules []Rule, own bool) string {
-	var conditions []string
-	var aboutPods, aboutOthers []Rule
+// names returns the names of the resources that rules of the API server cover, each once, those of
+// subresources without what follows.
+func names(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
+	var all []string
 	for _, r := range rules {
+		for _, resource := range r.Resources {
+			name, _, _ := strings.Cut(resource, "/")
+			all = append(all, name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
+}
+
+// isOneOf returns CEL that holds if an expression is one of the texts.
+func isOneOf(expression string, texts []string) string {
+	var quoted []string
+	for _, text := range texts {
+		quoted = append(quoted, quote(text))
+	}
+	return expression + " in [" + strings.Join(quoted, ", ") + "]"
+}
+
+// anyApplies returns CEL for a match condition that holds if one of the rules may apply. One
+// search for the action comes before all rules about Pods, and another one before the rules about
+// other kinds.
+func anyApplies(rules []Rule, own bool) string {
+	var aboutAll, aboutPods, aboutOthers []suspicion
+	var pods, others []admissionregistrationv1.NamedRuleWithOperations
+	for _, r := range rules {
+		s := suspicion{r.suspects(own), r.checked()}
 		switch {
 		case r.everyKind && own || slices.ContainsFunc(r.resources, isOfEveryKind):
-			conditions = append(conditions, r.applies(own))
-		case slices.ContainsFunc(r.resources, func(on admissionregistrationv1.NamedRuleWithOperations) bool {
-			return slices.Contains(on.Resources, "pods")
-		}):
-			aboutPods = append(aboutPods, r)
+			aboutAll = append(aboutAll, s)
+		case slices.Contains(names(r.resources), "pods"):
+			pods, aboutPods = append(pods, r.resources...), append(aboutPods, s)
 		default:
-			aboutOthers = append(aboutOthers, r)
+			others, aboutOthers = append(others, r.resources...), append(aboutOthers, s)
 		}
 	}
-	for _, group := range [][]Rule{aboutPods, aboutOthers} {
-		var apply []string
-		for _, r := range group {
-			apply = append(apply, r.applies(own))
-		}
-		if len(group) > 0 {
-			conditions = append(conditions, "("+concerns(group)+") && ("+join(apply, " || ")+")")
+	var conditions []string
+	if len(aboutAll) > 0 {
+		conditions = append(conditions, either(aboutAll))
+	}
+	for _, group := range []struct {
+		resources []admissionregistrationv1.NamedRuleWithOperations
+		rules     []suspicion
+	}{{pods, aboutPods}, {others, aboutOthers}} {
+		if len(group.rules) > 0 {
+			conditions = append(conditions, fmt.Sprintf("%s && [%s].exists(action,\n%s)", isOneOf("request.resource.resource", names(group.resources)), action, either(group.rules)))
 		}
 	}
-	return join(conditions, " || ")
+	return "[request.operation].exists(operation, [request.resource.resource].exists(resource,\n" + readOnce.Replace(join(conditions, " || ")) + "))"
 }
 
-// concerns returns CEL that holds for all requests that one of the rules covers, and for few
-// others.
-func concerns(rules []Rule) string {
-	var names []string
-	subresources := ""
-	for _, r := range rules {
-		for _, on := range r.resources {
-			for _, resource := range on.Resources {
-				if strings.Contains(resource, "/") {
-					subresources = " || has(request.subResource)"
-				} else if !slices.Contains(names, quote(resource)) {
-					names = append(names, quote(resource))
-				}
-			}
-		}
-	}
-	return "request.resource.resource in [" + strings.Join(names, ", ") + "]" + subresources
-}
+// readOnce replaces fields of the request by variables of the match condition.
+var readOnce = strings.NewReplacer("request.resource.resource", "resource", "request.operation", "operation")
 
 // objectPolicies returns the two policies with the rules about objects that they include, and
 // their bindings.

@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // status: only Flux's controllers write the status of Flux's objects.
@@ -106,7 +107,7 @@ func managed() Rule {
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 		},
-		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + passed + " && !" + made("oldObject") +
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have the label pod-template-hash, by which a ReplicaSet of the platform takes a Pod for its own: leave it out, Kubernetes sets it' : " + passed + " && !" + made("oldObject") +
 			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
 			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
@@ -128,6 +129,10 @@ func passedOver(object string) string {
 //
 // So a Pod of the tenant's own is refused too if another kind of controller with the same name
 // gave it the name that a Pod of the platform may have.
+//
+// A StatefulSet takes a Pod for its own by the name and the labels, and a claim by the name alone, so a
+// tenant creates none of such a name. The claims hold the data of the StatefulSet, and have no labels of the
+// platform. A ReplicaSet of a Deployment does so by the labels: see [takesPlace].
 var onPlatformWorkload = func() string {
 	const (
 		letters = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -148,16 +153,33 @@ var onPlatformWorkload = func() string {
 	scaled := func(resource, kind string) string {
 		return fmt.Sprintf("request.resource.resource == '%s' && has(request.subResource) && request.subResource == 'scale' && ('%s/' + request.name) in params.spec.platformWorkloads", resource, kind)
 	}
-	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries'] && (" + join([]string{
+	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'persistentvolumeclaims'] && (" + join([]string{
 		scaled("deployments", "Deployment"), scaled("statefulsets", "StatefulSet"),
 		"request.resource.resource == 'replicasets' && " + derived("Deployment", hash),
+		"request.resource.resource == 'pods' && " + derived("StatefulSet", "-[0-9]{1,10}"),
+		// A claim has the name of its template, a hyphen, the name of the StatefulSet and a number.
+		"request.resource.resource == 'persistentvolumeclaims' && params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && " + objectName + ".matches('^.+-' + w.substring(12) + '-[0-9]{1,10}$'))",
 		"request.resource.resource == 'pods' && (request.operation != 'CREATE' || has(request.subResource)) && (" + join([]string{
-			derived("Deployment", hash+suffix), derived("StatefulSet", "-[0-9]{1,10}"), derived("DaemonSet", suffix),
+			derived("Deployment", hash+suffix), derived("DaemonSet", suffix),
 		}, " || ") + ")",
+		takesPlace,
 		"request.resource.resource == 'horizontalpodautoscalers' && object != null && (" + target("scaleTargetRef") +
 			" || object.?spec.?scaleTargetRef.?kind.orValue('') == 'ReplicaSet' && " + named("object.spec.scaleTargetRef.name", "Deployment", hash) + ")",
 		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef")}, " || ") + ")",
 	}, " || ") + ")"
+}()
+
+// takesPlace is CEL that holds if a Pod, or the Pods of a template, get a label by which a ReplicaSet of a
+// Deployment of the platform takes them for its own, and then deletes a Pod of the platform. Only the
+// Deployment controller sets this label.
+var takesPlace = func() string {
+	hash := func(object string) string {
+		return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?metadata : %[1]s.?spec.?template.?metadata.or(%[1]s.?spec.?jobTemplate.?spec.?template.?metadata).or(%[1]s.?template.?metadata)).?labels[?'%[2]s']",
+			object, appsv1.DefaultDeploymentUniqueLabelKey)
+	}
+	return "(has(params.spec.platformWorkloads) && request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs']" +
+		" && object != null && !has(request.subResource) && " + hash("object") + ".hasValue() && !(oldObject != null && " + hash("oldObject") + " == " + hash("object") + ")" +
+		" && params.spec.platformWorkloads.exists(w, w.startsWith('Deployment/')))"
 }()
 
 // changed is CEL that holds if a field of the metadata differs.

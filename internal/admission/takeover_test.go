@@ -182,7 +182,7 @@ func merging(name, content string) func(context.Context, client.Client) error {
 func subresource(name, sub, content string) func(context.Context, client.Client) error {
 	return func(ctx context.Context, c client.Client) error {
 		return c.SubResource(sub).Patch(ctx, taken(name), client.RawPatch(types.MergePatchType, []byte(content)),
-			&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+			client.DryRunAll)
 	}
 }
 
@@ -210,7 +210,7 @@ func finalizing(name string) func(context.Context, client.Client) error {
 			return err
 		}
 		ns.Spec.Finalizers = nil
-		return c.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+		return c.SubResource("finalize").Update(ctx, ns, client.DryRunAll)
 	}
 }
 
@@ -441,6 +441,8 @@ func TestNamespacesOfOwners(t *testing.T) {
 		{"nor takes off one that was given", merging("alpha-made", `{"metadata":{"labels":{"given":null}}}`), owner, "leave out given"},
 		{"nor says that the platform applied it", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/namespace":"flux-system"}}}`), owner, "of the platform applied it"},
 		{"unless its Tenant lists labels", merging("alpha-made", `{"metadata":{"labels":{"control-plane":"x"}}}`), user(t, restConfig, "free"), ""},
+		{"also those below Capsule's domain that Capsule does not use", merging("alpha-made", `{"metadata":{"labels":{"acme.capsule.clastix.io/team":"x"}}}`), user(t, restConfig, "free"), ""},
+		{"but none that Capsule uses", merging("alpha-made", `{"metadata":{"annotations":{"clusterrolenames.capsule.clastix.io/0":"x"}}}`), user(t, restConfig, "free"), "must keep the labels and annotations that the platform decides on: clusterrolenames.capsule.clastix.io/0"},
 		{"but never what the platform decides on", merging("alpha-made", `{"metadata":{"labels":{"resource.kubernetes.io/admin-access":"true"}}}`), user(t, restConfig, "free"), "must keep the labels and annotations that the platform decides on: resource.kubernetes.io/admin-access"},
 		{"nor its level", merging("alpha-made", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), owner, "must keep the labels and annotations that the platform decides on"},
 		{"nor its tenant", merging("alpha-made", `{"metadata":{"labels":{"tenure.dev/tenant":"beta"}}}`), both, "must keep the labels and annotations that the platform decides on: tenure.dev/tenant"},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -49,14 +48,18 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cordon-c
 subjects: [{kind: ServiceAccount, name: issuer, namespace: certificates}]
 `
 
+// noAccount is a part of the API server's refusal of a Pod until Kubernetes' controller has made the
+// account `default` of the Pod's namespace.
+const noAccount = "error looking up service account"
+
 // makeAll creates objects. What comes after a namespace's parameters is refused until
-// the policies know those.
+// the policies know those, and so is the namespace's account, which a Pod waits for.
 func makeAll(t *testing.T, admin client.Client, documents []string) {
 	t.Helper()
 	for _, document := range documents {
 		testwait.For(t, "the rules to know the parameters", patience, func() (bool, string) {
 			err := admin.Create(t.Context(), parse(t, document))
-			if err != nil && !strings.Contains(err.Error(), "no params found") {
+			if err != nil && !strings.Contains(err.Error(), "no params found") && !strings.Contains(err.Error(), noAccount) {
 				t.Fatal(err)
 			}
 			return err == nil, fmt.Sprint(err)
@@ -366,7 +369,7 @@ func TestPodsEnd(t *testing.T) {
 	}
 	evict := func(seconds int) error {
 		eviction := parse(t, fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: old, namespace: slow}, deleteOptions: {gracePeriodSeconds: %d}}", seconds))
-		return holder.SubResource("eviction").Create(t.Context(), named("old"), eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+		return holder.SubResource("eviction").Create(t.Context(), named("old"), eviction, client.DryRunAll)
 	}
 	patch := func(name, content string) error {
 		return holder.Patch(t.Context(), named(name), client.RawPatch(types.MergePatchType, []byte(content)), client.DryRunAll)

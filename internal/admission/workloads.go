@@ -305,6 +305,52 @@ func workloads() Rule {
 	return r
 }
 
+// reachingAnnotations is a regular expression for the annotations of Pods with which a network plugin
+// takes an address or a network for the Pod, an agent of the node gives the Pod a role in a cloud, a
+// container runtime gives it a device, or a controller publishes its address under a host. The names are
+// those of the documentation of Multus, Calico, Cilium, Antrea, Kube-OVN, OVN-Kubernetes, the plugin of AWS,
+// GKE, kiam, kube2iam, CRI-O, CDI, external-dns and kOps.
+const reachingAnnotations = "^(k8s[.]v1[.]cni[.]cncf[.]io/networks|v1[.]multus-cni[.]io/default-network" +
+	"|cni[.]projectcalico[.]org/(ipAddrs|ipAddrsNoIpam|floatingIPs|hwAddr|ipv4pools|ipv6pools|[aA]llowedSourcePrefixes)" +
+	"|ipam[.]cilium[.]io/.*|cni[.]cilium[.]io/mac-address|ipam[.]antrea[.]io/.*|([a-z0-9.-]+[.])?ovn[.]kubernetes[.]io/.*|k8s[.]ovn[.]org/.*" +
+	"|vpc[.]amazonaws[.]com/.*|networking[.]gke[.]io/(interfaces|default-interface)|iam[.]amazonaws[.]com/.*|io[.]kubernetes[.]cri-o[.]Devices|devices[.]crio[.]io(/.*)?|cdi[.]k8s[.]io/.*" +
+	"|dns[.]alpha[.]kubernetes[.]io/(external|internal)|external-dns[.]alpha[.]kubernetes[.]io/(internal-)?hostname)$"
+
+// ownNetworks is CEL that is true if the annotation k in the annotations a of a Pod names networks of the
+// Pod's namespace, without addresses: NAME or NAMESPACE/NAME, with commas.
+const ownNetworks = "(k == 'k8s.v1.cni.cncf.io/networks' && a[k].split(',').all(n, n.trim().matches('^(' + request.namespace + '/)?[a-z0-9][a-z0-9.-]*(@[a-z0-9]+)?$')))"
+
+// podAnnotationsOf returns CEL for a list of the annotations of a Pod, or of the Pods that a controller
+// creates from a template of an object.
+func podAnnotationsOf(object string) string {
+	return fmt.Sprintf("(request.resource.resource == 'pods' ? [%[1]s.metadata.?annotations.orValue({})]"+
+		" : [%[1]s.?spec.?template.?metadata.?annotations, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?annotations, %[1]s.?template.?metadata.?annotations].map(a, a.orValue({})))", object)
+}
+
+// podAnnotations returns the rule about annotations of Pods with which a tenant reaches networks, addresses,
+// roles, devices and hosts that are not its own. Controllers of the platform write some of them into Pods that
+// exist.
+func podAnnotations() Rule {
+	const creation = "request.resource.resource == 'pods' && request.operation == 'CREATE'"
+	reaching := podAnnotationsOf("object") + ".map(a, a.filter(k, k.matches('" + reachingAnnotations + "') && !" + ownNetworks +
+		" && !(oldObject != null && " + podAnnotationsOf("oldObject") + ".exists(o, k in o && o[k] == a[k])) && !" + permitsIfSet("workloads.podAnnotations", "k") + "))"
+	return Rule{
+		Name: Prefix + "pod-annotations", Rows: []string{"W14"},
+		Title:      "annotations of Pods take no addresses, networks, roles, devices and hosts of others",
+		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods")}, templated...),
+		scope:      tenantObjects,
+		early:      true,
+		conditions: []string{creation + " || (" + notKubernetes + ")", "!(" + isListed + ")", creation + " || (" + notEverywhere + ")", "!" + isAdmin},
+		// Most Pods have no such annotation.
+		together: "request.resource.resource == 'pods' ? !has(object.metadata.annotations) || object.metadata.annotations.all(k, !k.matches('" + reachingAnnotations + "'))" +
+			" : " + podAnnotationsOf("object") + ".all(a, a.all(k, !k.matches('" + reachingAnnotations + "')))",
+		validations: []validation{{
+			allEmpty(reaching),
+			objectPhrase + " + 'must not have the annotation ' + " + short(joinLists(reaching)) + " + ' in its Pods, which reaches beyond the tenant (allowed: ' + (" + optional("workloads.podAnnotations") + ".hasValue() ? " + short(named("workloads.podAnnotations")) + " : 'none; of k8s.v1.cni.cncf.io/networks, names of networks in ' + request.namespace) + ')'",
+		}},
+	}
+}
+
 // nodes returns the rule that only a scheduler binds Pods to nodes. A Binding bypasses the
 // scheduler as spec.nodeName does.
 func nodes() Rule {

@@ -8,7 +8,6 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -43,8 +42,9 @@ spec:
       schedulers: [batch]
       tolerations: [dedicated]
       hostPorts: ["9000-9100", "80"]
+      podAnnotations: {allowed: ["cni.projectcalico.org/ipv*"]}
     network:
-      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerIPs: ["198.51.100.0/24"], nodePorts: ["30100-30199"], endpoints: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
+      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerIPs: ["198.51.100.0/24"], nodePorts: ["30100-30199"], endpoints: ["203.0.113.0/24", "2001:db8::/32"], allowedAnnotations: {allowed: [load-balancer.hetzner.cloud/name]}, loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
       hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
       ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
@@ -180,6 +180,31 @@ func podCases() []limitCase {
 	} {
 		all = append(all, ofPods(c.what, c.image, c.pod, c.limited, c.unlimited)...)
 	}
+	for _, c := range []struct{ what, annotations, limited, unlimited string }{
+		{"a network of the namespace", "k8s.v1.cni.cncf.io/networks: 'storage, blue@eth1'", "", ""},
+		{"a network of the namespace limited", "k8s.v1.cni.cncf.io/networks: limited/storage", "", "must not have the annotation k8s.v1.cni.cncf.io/networks in its Pods, which reaches beyond the tenant (allowed: none; of k8s.v1.cni.cncf.io/networks, names of networks in unlimited)"},
+		{"a network of another namespace", "k8s.v1.cni.cncf.io/networks: 'storage,other/storage'", "must not have the annotation k8s.v1.cni.cncf.io/networks in its Pods, which reaches beyond the tenant (allowed: cni.projectcalico.org/ipv*)", "must not have the annotation"},
+		{"a network in JSON", `k8s.v1.cni.cncf.io/networks: '[{"name": "storage", "ips": ["198.51.100.7"]}]'`, "must not have the annotation", "must not have the annotation"},
+		{"another network of the cluster", "v1.multus-cni.io/default-network: kube-system/host", "must not have the annotation v1.multus-cni.io/default-network", "must not have the annotation"},
+		{"an address", `cni.projectcalico.org/ipAddrs: '["198.51.100.7"]'`, "must not have the annotation cni.projectcalico.org/ipAddrs", "must not have the annotation cni.projectcalico.org/ipAddrs"},
+		{"a pool of addresses", `cni.projectcalico.org/ipv4pools: '["blue"]'`, "", "must not have the annotation"},
+		{"an address of another plugin", "ovn.kubernetes.io/ip_address: 198.51.100.7", "must not have the annotation", "must not have the annotation"},
+		{"an address in a second network", "blue.other.ovn.kubernetes.io/ip_address: 198.51.100.7", "must not have the annotation", "must not have the annotation"},
+		{"a role in a cloud", "iam.amazonaws.com/role: admin", "must not have the annotation iam.amazonaws.com/role", "must not have the annotation iam.amazonaws.com/role"},
+		{"a host", "dns.alpha.kubernetes.io/external: api.example.com", "must not have the annotation dns.alpha.kubernetes.io/external", "must not have the annotation"},
+		{"a device", "cdi.k8s.io/gpu: nvidia.com/gpu=all", "must not have the annotation", "must not have the annotation"},
+		{"ordinary annotations", "checksum/config: a, prometheus.io/scrape: 'true', sidecar.istio.io/inject: 'false', kubernetes.io/egress-bandwidth: 1M, cluster-autoscaler.kubernetes.io/safe-to-evict: 'true'", "", ""},
+	} {
+		for _, of := range ofPods(c.what, good, "", c.limited, c.unlimited) {
+			template := strings.Contains(of.manifest, "{labels: {a: b}}")
+			if template {
+				of.manifest = strings.Replace(of.manifest, "{labels: {a: b}}", "{labels: {a: b}, annotations: {"+c.annotations+"}}", 1)
+			} else {
+				of.manifest = strings.Replace(of.manifest, "{name: x}", "{name: x, annotations: {"+c.annotations+"}}", 1)
+			}
+			all = append(all, of)
+		}
+	}
 	return append(all,
 		limitCase{"an image of a CronJob", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: x}, spec: {schedule: '0 0 1 1 *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: evil.example/a}]}}}}}}", "CronJob x must not use image evil.example/a", ""},
 		limitCase{"a node of a PodTemplate", "{apiVersion: v1, kind: PodTemplate, metadata: {name: x}, template: {spec: {nodeName: node-1, containers: [{name: a, image: a}]}}}", "PodTemplate x must not choose node node-1", "PodTemplate x must not choose node node-1"},
@@ -241,6 +266,17 @@ func networkCases() []limitCase {
 		service("an address for load balancers as an external one", "externalIPs: [198.51.100.7], loadBalancerIP: 198.51.100.7", "must not take the address 198.51.100.7", "must not take the address"),
 		annotated("an address for load balancers in an annotation", "Service", "metallb.io/loadBalancerIPs: 198.51.100.7", "", "must not take the address 198.51.100.7 in spec.externalIPs, spec.loadBalancerIP or an annotation (allowed: none)"),
 		annotated("another address in an annotation", "Service", "lbipam.cilium.io/ips: '198.51.100.7, 10.0.0.1'", "must not take the address 10.0.0.1", "must not take the address 198.51.100.7, 10.0.0.1"),
+		annotated("an address in JSON in an annotation", "Service", "projectcalico.org/loadBalancerIPs: '[\"198.51.100.7\", \"10.0.0.1\"]'", "must not take the address 10.0.0.1 in", "must not take the address 198.51.100.7, 10.0.0.1 in"),
+		annotated("an address that others share", "Service", "metallb.io/allow-shared-ip: dns", "must not have the annotation metallb.io/allow-shared-ip, which shares or takes over a load balancer of others: leave it out, or let the key of an address that the namespace shares begin with limited/ (allowed: load-balancer.hetzner.cloud/name)", "must not have the annotation metallb.io/allow-shared-ip"),
+		annotated("an address that the namespace shares", "Service", "metallb.io/allow-shared-ip: limited/dns", "", "begin with unlimited/ (allowed: none)"),
+		annotated("a key that begins alike", "Service", "metallb.universe.tf/allow-shared-ip: limited-too/dns", "must not have the annotation", "must not have the annotation"),
+		annotated("an address for other namespaces", "Service", "lbipam.cilium.io/sharing-cross-namespace: '*'", "must not have the annotation lbipam.cilium.io/sharing-cross-namespace", "must not have the annotation"),
+		annotated("a key within a namespace", "Service", "lbipam.cilium.io/sharing-key: dns", "", ""),
+		annotated("a load balancer that exists", "Service", "loadbalancer.openstack.org/load-balancer-id: a", "must not have the annotation loadbalancer.openstack.org/load-balancer-id", "must not have the annotation"),
+		annotated("a load balancer that exists, of another cloud", "Service", "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-id: a", "must not have the annotation", "must not have the annotation"),
+		annotated("the name of a load balancer that the tenant may choose", "Service", "load-balancer.hetzner.cloud/name: a", "", "must not have the annotation load-balancer.hetzner.cloud/name"),
+		annotated("an elastic address", "Service", "service.beta.kubernetes.io/aws-load-balancer-eip-allocations: a", "must not have the annotation", "must not have the annotation"),
+		annotated("an ordinary annotation of a load balancer", "Service", "service.beta.kubernetes.io/aws-load-balancer-internal: 'true'", "", ""),
 		service("an address of a load balancer", "type: LoadBalancer, loadBalancerIP: 10.0.0.1", "must not", "must not take the address 10.0.0.1"),
 		{"a denied label", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {cloud.example.com/a: b}}, spec: {ports: [{port: 80}]}}", "must not have the label cloud.example.com/a", ""},
 		{"a label that a denied expression matches", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {lb-12: b}}, spec: {ports: [{port: 80}]}}", "must not have the label lb-12", ""},
@@ -279,6 +315,7 @@ func networkCases() []limitCase {
 		annotated("an allowed host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: shop.acme.example.com", "", ""),
 		annotated("another tenant's host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'shop.acme.example.com, shop.other.example.com'", "Service x must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
 		annotated("a wildcard in an annotation", "Service", "external-dns.alpha.kubernetes.io/internal-hostname: '*.example.com'", "must not have host *.example.com", "must not have host *.example.com (allowed: names without *)"),
+		annotated("another tenant's host in an annotation of kOps", "Service", "dns.alpha.kubernetes.io/external: shop.other.example.com", "must not have host shop.other.example.com", ""),
 		annotated("an alias of an Ingress", "Ingress", "nginx.ingress.kubernetes.io/server-alias: shop.other.example.com", "Ingress x must not have host shop.other.example.com", ""),
 		annotated("an annotation of a route", "HTTPRoute", "external-dns.alpha.kubernetes.io/hostname: shop.other.example.com", "HTTPRoute x must not have host shop.other.example.com", ""),
 		annotated("text for the configuration of a controller", "Ingress", "nginx.ingress.kubernetes.io/configuration-snippet: 'deny all;'", "Ingress x must not have the annotation nginx.ingress.kubernetes.io/configuration-snippet, which reaches beyond the tenant (allowed: nginx.org/*, haproxy.org/auth-secret)", "must not have the annotation nginx.ingress.kubernetes.io/configuration-snippet, which reaches beyond the tenant (allowed: none)"),
@@ -299,6 +336,7 @@ func networkCases() []limitCase {
 		annotated("a target group of others", "Ingress", "alb.ingress.kubernetes.io/actions.a: '{\"type\":\"forward\",\"targetGroupArn\":\"arn:aws:a\"}'", "must not have the annotation", "must not have the annotation"),
 		annotated("a redirection", "Ingress", "alb.ingress.kubernetes.io/actions.a: '{\"type\":\"redirect\"}'", "", ""),
 		annotated("a group of load balancers", "Ingress", "alb.ingress.kubernetes.io/group.name: shared", "must not have the annotation alb.ingress.kubernetes.io/group.name", "must not have the annotation"),
+		annotated("a reserved address", "Ingress", "kubernetes.io/ingress.global-static-ip-name: other", "must not have the annotation kubernetes.io/ingress.global-static-ip-name", "must not have the annotation"),
 		annotated("a middleware", "Ingress", "traefik.ingress.kubernetes.io/router.middlewares: other-auth@kubernetescrd", "must not have the annotation traefik.ingress.kubernetes.io/router.middlewares", "must not have the annotation"),
 		annotated("an ordinary annotation", "Ingress", "nginx.ingress.kubernetes.io/rewrite-target: /api/v1", "", ""),
 		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
@@ -529,11 +567,11 @@ func subresources(t *testing.T, admin, tenant client.Client) {
 	r := requester{admin: admin, account: tenant, namespace: "limited"}
 	r.makes(t, admin, pod)
 	debugger := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"b","image":"evil.example/a"}]}}`))
-	refused(t, "tenure-workloads", tenant.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}))
+	refused(t, "tenure-workloads", tenant.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger, client.DryRunAll))
 	// A resize changes nothing but resources, so that no rule covers it.
 	resized := pod.DeepCopy()
 	resize := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"schedulerName":"mine","containers":[{"name":"a","image":"evil.example/a","ports":[{"containerPort":80,"hostPort":81}]}]}}`))
-	err := tenant.SubResource("resize").Patch(t.Context(), resized, resize, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	err := tenant.SubResource("resize").Patch(t.Context(), resized, resize, client.DryRunAll)
 	for _, field := range []string{"containers", "schedulerName"} { // the scheduler changes others
 		before, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", field)
 		if after, _, _ := unstructured.NestedFieldNoCopy(resized.Object, "spec", field); err == nil && !equality.Semantic.DeepEqual(after, before) {
@@ -541,7 +579,7 @@ func subresources(t *testing.T, admin, tenant client.Client) {
 		}
 	}
 	binding := parse(t, "{apiVersion: v1, kind: Binding, metadata: {name: subresources}, target: {kind: Node, name: node-1}}")
-	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}}))
+	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, client.DryRunAll))
 }
 
 // An object that is older than a limit can be updated and deleted, as long as the update does

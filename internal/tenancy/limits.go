@@ -27,6 +27,7 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 		Nodes:           cmp.Or(set.Nodes, profile.Nodes),
 		HostPorts:       replaced(set.HostPorts, profile.HostPorts),
 		AutomountTokens: cmp.Or(set.AutomountTokens, profile.AutomountTokens),
+		PodAnnotations:  cmp.Or(set.PodAnnotations, profile.PodAnnotations),
 		Metadata:        cmp.Or(set.Metadata, profile.Metadata),
 	}
 	if set.Images != nil {
@@ -70,6 +71,7 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		given.LoadBalancerClasses = cmp.Or(set.Services.LoadBalancerClasses, given.LoadBalancerClasses)
 		given.NodePorts = replaced(set.Services.NodePorts, given.NodePorts)
 		given.Endpoints = replaced(set.Services.Endpoints, given.Endpoints)
+		given.AllowedAnnotations = cmp.Or(set.Services.AllowedAnnotations, given.AllowedAnnotations)
 		given.DeniedLabels = replaced(set.Services.DeniedLabels, given.DeniedLabels)
 		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)
 		given.DeniedLabelExpression = cmp.Or(set.Services.DeniedLabelExpression, given.DeniedLabelExpression)

@@ -27,13 +27,13 @@ func TestLimitsOfATenant(t *testing.T) {
 				PriorityClasses: classes(name), RuntimeClasses: classes(name), DeviceClasses: classes(name),
 				Schedulers: []string{name}, Tolerations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 				Nodes:     &v1alpha1.Nodes{Selector: map[string]v1alpha1.LabelValue{"pool": v1alpha1.LabelValue(name)}},
-				HostPorts: []v1alpha1.PortRange{v1alpha1.PortRange(name)}, AutomountTokens: name,
+				HostPorts: []v1alpha1.PortRange{v1alpha1.PortRange(name)}, AutomountTokens: name, PodAnnotations: names(name),
 				Metadata: &v1alpha1.ObjectMetadata{Annotations: map[string]string{"a": name}},
 			},
 			Network: v1alpha1.Network{
 				Services: &v1alpha1.Services{
 					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
-					NodePorts: []v1alpha1.PortRange{v1alpha1.PortRange(name)}, Endpoints: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)},
+					NodePorts: []v1alpha1.PortRange{v1alpha1.PortRange(name)}, Endpoints: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, AllowedAnnotations: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 					DeniedLabelExpression: name, DeniedAnnotationExpression: name, Metadata: &v1alpha1.ObjectMetadata{Labels: map[string]v1alpha1.LabelValue{"a": v1alpha1.LabelValue(name)}},
 				},

@@ -8,12 +8,12 @@ import (
 
 // ProtectedKeys matches the labels and annotations of a namespace by which Kubernetes,
 // Flux, Capsule and Tenure decide what the namespace may have and to whom it belongs. Subdomains
-// of projectcapsule.dev that Capsule does not use belong to the people who use Capsule. No
-// list lets owners choose these keys, except those that FreeKeys matches; the
+// of projectcapsule.dev and capsule.clastix.io that Capsule does not use belong to the people who
+// use Capsule. No list lets owners choose these keys, except those that FreeKeys matches; the
 // TenancyProfile and the Tenant list the other keys that owners may choose. Both are
 // regular expressions of RE2, the syntax of CEL and Go.
 const (
-	ProtectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io)|((audit|controller|owner|reconcile)[.])?projectcapsule[.]dev)/.*$`
+	ProtectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io)|(([a-z0-9-]+|(clusterrolenames|quota|(quota|used)[.]resources)[.]capsule)[.])?clastix[.]io|((audit|controller|owner|reconcile)[.])?projectcapsule[.]dev)/.*$`
 	FreeKeys      = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
 )
 

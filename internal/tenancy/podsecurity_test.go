@@ -82,7 +82,8 @@ func TestProtectedKey(t *testing.T) {
 	for key, want := range map[string]bool{
 		"tenure.dev/tenant": true, "a.tenure.dev/b": true, "capsule.clastix.io/tenant": true, "a.clastix.io/b": true, "pod-security.kubernetes.io/enforce": true,
 		"projectcapsule.dev/cordoned": true, "owner.projectcapsule.dev/promote": true, "reconcile.projectcapsule.dev/requestedAt": true,
-		"acme.projectcapsule.dev/team": false, "projectcapsule.dev.acme.example/team": false, "app.kubernetes.io/name": false, "kustomize.toolkit.fluxcd.io/name": false, "team": false,
+		"clastix.io/a": true, "quota.resources.capsule.clastix.io/a.b_v1": true, "used.resources.capsule.clastix.io/a.b_v1": true, "quota.capsule.clastix.io/used-a": true, "clusterrolenames.capsule.clastix.io/0": true,
+		"acme.projectcapsule.dev/team": false, "acme.capsule.clastix.io/team": false, "projectcapsule.dev.acme.example/team": false, "app.kubernetes.io/name": false, "kustomize.toolkit.fluxcd.io/name": false, "team": false,
 	} {
 		if got := ProtectedKey(key); got != want {
 			t.Errorf("%s: %t, want %t", key, got, want)

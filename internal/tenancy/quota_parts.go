@@ -1,10 +1,13 @@
 package tenancy
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const (
@@ -39,17 +42,38 @@ const (
 // SharedByTenant reports whether a quota applies to all namespaces of the Tenant together.
 func SharedByTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
 
-// dividedLabels returns the labels for the namespaces of a Tenant with divided quotas.
+// QuotasOf returns the Tenant's quotas that apply to one of its namespaces, of which have are the
+// labels. It also considers the labels that the Tenant gives the namespace, which may not be set
+// yet. An invalid selector selects every namespace: the quota then limits more than it should, and
+// not less.
+func QuotasOf(t *v1alpha1.Tenant, namespace string, have map[string]string) []v1alpha1.TenantQuota {
+	if !slices.ContainsFunc(t.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return q.NamespaceSelector != nil }) {
+		return t.Spec.Quotas
+	}
+	set := labels.Set{}
+	given, _ := NamespaceMetadata(t, namespace, have)
+	maps.Copy(set, have)
+	maps.Copy(set, given)
+	return slices.DeleteFunc(slices.Clone(t.Spec.Quotas), func(q v1alpha1.TenantQuota) bool {
+		if q.NamespaceSelector == nil {
+			return false
+		}
+		selector, err := metav1.LabelSelectorAsSelector(q.NamespaceSelector)
+		return err == nil && !selector.Matches(set)
+	})
+}
+
+// dividedLabels returns the labels of a namespace with parts of quotas.
 func dividedLabels(quotas []v1alpha1.TenantQuota) map[string]string {
-	labels := map[string]string{}
+	divided := map[string]string{}
 	for _, q := range quotas {
 		for name := range q.Hard {
 			if SharedByTenant(q) {
-				labels[LabelDivided+dividedClass(string(name))] = DividedValue
+				divided[LabelDivided+dividedClass(string(name))] = DividedValue
 			}
 		}
 	}
-	return labels
+	return divided
 }
 
 // dividedClass returns the class of resources that a name in a quota counts.

@@ -44,7 +44,7 @@ const (
 // addTenant adds the Tenant's objects to the objects of every tenant's namespace.
 func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	o.Labels, o.Annotations = NamespaceMetadata(ns.Tenant, ns.Name, ns.Labels)
-	maps.Copy(o.Labels, dividedLabels(ns.Tenant.Spec.Quotas))
+	maps.Copy(o.Labels, dividedLabels(QuotasOf(ns.Tenant, ns.Name, ns.Labels)))
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
 	if ns.Manager != nil && (ns.Replicates || len(ns.Tenant.Spec.Objects)+len(ns.Tenant.Status.Objects) > 0) {
@@ -75,7 +75,7 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 // its Pod Security level included, and neither the label that says whose they are nor
 // those of spec.namespaces.selected: see [NamespaceMetadata]. What no object could have is
 // left out; the error says what, also of spec.namespaces.selected, and which selectors of
-// spec.roleBindings are not valid.
+// spec.roleBindings and spec.quotas are not valid.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -109,6 +109,11 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 			problems = append(problems, fmt.Errorf("spec.roleBindings[%d].namespaceSelector selects no namespace: %w", i, err))
 		}
 	}
+	for i := range t.Spec.Quotas {
+		if _, err := metav1.LabelSelectorAsSelector(t.Spec.Quotas[i].NamespaceSelector); err != nil {
+			problems = append(problems, fmt.Errorf("spec.quotas[%d].namespaceSelector is not valid, and the quota applies to all namespaces: %w", i, err))
+		}
+	}
 	return labels, annotations, errors.Join(problems...)
 }
 
@@ -116,7 +121,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 func bounds(ns Namespace) []client.Object {
 	tenant, spec := ns.Tenant.Name, ns.Tenant.Spec
 	var objects []client.Object
-	for _, q := range spec.Quotas {
+	for _, q := range QuotasOf(ns.Tenant, ns.Name, ns.Labels) {
 		if q.Scope != "Namespace" {
 			continue
 		}

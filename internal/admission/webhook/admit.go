@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// withdrawTimeout is how long the withdrawal of an admission may take: no longer than the API server waits
+// for a decision.
+const withdrawTimeout = 5 * time.Second
 
 // errDoubt says that what this replica knows is not enough to decide by.
 var errDoubt = errors.New("the API server has to be asked")
@@ -53,15 +59,28 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 			return nil, err
 		}
 		err = h.Reservations.Write(ctx, t, before, d.Reserved)
+		if errors.Is(err, reservations.ErrChanged) {
+			before = nil
+			continue
+		}
 		if err == nil {
-			return d.Namespace, nil
+			err = context.Cause(ctx)
 		}
-		if !errors.Is(err, reservations.ErrChanged) {
-			return nil, err
+		if err != nil {
+			return nil, errors.Join(err, h.withdraw(ctx, t, q.request))
 		}
-		before = nil
+		return d.Namespace, nil
 	}
 	return nil, fmt.Errorf("cannot admit the namespace %s: the reservations of tenant %s change all the time; try again", q.namespace.Name, name)
+}
+
+// withdraw removes an admission whose request the API server refuses, because it gets an error or has
+// stopped waiting: otherwise the namespace would count, and the deletion of the tenant wait for it, for two
+// minutes.
+func (h *Handler) withdraw(ctx context.Context, t *v1alpha1.Tenant, request types.UID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	return h.Reservations.Withdraw(ctx, t, request)
 }
 
 // absent returns an error if a namespace exists. The API server refuses to create it after the

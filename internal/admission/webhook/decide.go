@@ -57,7 +57,7 @@ type Situation struct {
 	Now time.Time
 }
 
-// Decision is what becomes of a namespace that may be made.
+// Decision is the result of an admitted request for a namespace.
 type Decision struct {
 	// Namespace is the namespace with all changes of the webhook.
 	Namespace *corev1.Namespace
@@ -221,7 +221,7 @@ func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 	return born
 }
 
-// lacks says which label or annotation is required and not there.
+// lacks returns the refusal of a namespace without a required label or annotation, or nil.
 func lacks(s Situation, born *corev1.Namespace) *Refusal {
 	for _, rules := range metadataRules(s, born) {
 		keys := slices.Sorted(maps.Keys(rules.required))

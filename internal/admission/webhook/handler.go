@@ -44,7 +44,7 @@ const (
 	indexAnyTenant = "tenure.dev/any-tenant"
 )
 
-// Profiles gives the profile that is in force.
+// Profiles returns the TenancyProfile in force.
 type Profiles interface {
 	// Profile returns nil if there is none, and an error if it is not valid.
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
@@ -59,7 +59,7 @@ type Handler struct {
 	APIReader client.Reader
 	// Reservations stores the admitted namespaces.
 	Reservations *reservations.Keeper
-	// Profiles is what holds for all tenants.
+	// Profiles returns the TenancyProfile.
 	Profiles Profiles
 	// Now is the time.
 	Now func() time.Time

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -120,5 +121,44 @@ func TestExistingNamespace(t *testing.T) {
 	r, err := h.Reservations.Read(t.Context(), "dev")
 	if err != nil || len(r.Admitted) != 1 || r.Admitted[0].Name != "dev-gone" {
 		t.Errorf("the reservations are %+v, %v", r, err)
+	}
+}
+
+// TestUnansweredAdmission lets the API server stop waiting, or the answer to a write get lost, after the
+// reservation is written: the request makes no namespace, so that nothing may count.
+func TestUnansweredAdmission(t *testing.T) {
+	t.Parallel()
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	indexed := func(client.Object) []string { return nil }
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev", UID: "u"}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
+	cache := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant).
+		WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
+	for reason, lost := range map[string]error{"the API server has stopped waiting": nil, "the answer to the write is lost": errors.New("connection reset")} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(s).WithObjects(tenant).Build(), interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if lost == nil {
+						cancel()
+					}
+					return errors.Join(c.Create(ctx, o, options...), lost)
+				},
+			})
+			h := NewHandler(cache, live, &reservations.Keeper{Client: live, Namespace: "flux-system", Now: time.Now}, valid{})
+			if got := h.Handle(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				UID: "r", Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+				UserInfo: authenticationv1.UserInfo{Username: "ann"}, Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"dev-a"}}`)},
+			}}); got.Allowed {
+				t.Error("the namespace is allowed")
+			}
+			if r, err := h.Reservations.Read(t.Context(), "dev"); err != nil || r.Tenant != tenant.UID || len(r.Admitted) > 0 || len(r.Names) > 0 {
+				t.Errorf("the reservations are %+v, %v", r, err)
+			}
+		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzQuota: with three replicas that hear of things late, whose clocks differ, that
-// are killed, and whose requests and answers get lost, while namespaces come and go and
+// are killed, whose requests and answers get lost, and whose callers give up, while namespaces come and go and
 // the Tenant is changed, deleted and made anew, there are never more namespaces of
 // owners, counting those on their way, than the quota; nobody is refused without a
 // reason; and when all is quiet, the quota can be used up.
@@ -113,6 +113,8 @@ func (w *world) step(what byte, which int) {
 		w.platform(which)
 	case what == 30 && which%4 == 0:
 		w.leave()
+	case what == 30 && which%4 == 1:
+		w.giveUp(which)
 	default:
 		w.drain()
 	}

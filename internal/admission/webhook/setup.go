@@ -32,7 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Options say where the webhook is served.
+// Options configure the server of the webhook.
 type Options struct {
 	// Address is HOST:PORT, of which the host may be empty.
 	Address string
@@ -40,7 +40,7 @@ type Options struct {
 	Namespace string
 	// Names are the DNS names by which the API server calls the webhook: see [ServiceNames].
 	Names []string
-	// Profiles is what holds for all tenants.
+	// Profiles returns the TenancyProfile.
 	Profiles Profiles
 	// ClientCA is a PEM file with the certificate authorities of the API server's client
 	// certificate, and ClientName the name in that certificate. Both are empty if the API

@@ -86,6 +86,8 @@ type asking struct {
 	over   map[types.UID]bool
 	quota  int
 	absent bool
+	// giveUp ends the request: nobody waits for the answer any more.
+	giveUp context.CancelFunc
 }
 
 // replica is a webhook with the cache that it sees the world by.
@@ -279,7 +281,8 @@ func (r *replica) ask(name string) {
 	w.requests++
 	id := types.UID(fmt.Sprint("request-", w.requests))
 	began, dead := time.Now(), r.dead
-	a := &asking{names: map[string]bool{}, all: map[string]bool{}, over: map[types.UID]bool{}, quota: firstQuota, absent: w.tenant == nil || w.tenant.DeletionTimestamp != nil}
+	ctx, giveUp := context.WithCancel(context.Background())
+	a := &asking{giveUp: giveUp, names: map[string]bool{}, all: map[string]bool{}, over: map[types.UID]bool{}, quota: firstQuota, absent: w.tenant == nil || w.tenant.DeletionTimestamp != nil}
 	if w.tenant != nil {
 		a.quota = int(*w.tenant.Spec.Namespaces.Quota)
 	}
@@ -299,7 +302,8 @@ func (r *replica) ask(name string) {
 			Name: name, Labels: map[string]string{v1alpha1.LabelTenant: simulatedTenant},
 		}}
 		raw, _ := json.Marshal(object)
-		response := handler.Handle(context.Background(), ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		defer giveUp()
+		response := handler.Handle(ctx, ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			UID: id, Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
 			UserInfo: authenticationv1.UserInfo{Username: "alice"}, Object: runtime.RawExtension{Raw: raw},
 		}})
@@ -309,7 +313,7 @@ func (r *replica) ask(name string) {
 		defer w.ending.Unlock()
 		w.asking = slices.DeleteFunc(w.asking, func(other *asking) bool { return other == a })
 		switch {
-		case err != nil || !arrives:
+		case err != nil || !arrives || ctx.Err() != nil:
 		case response.Allowed:
 			object.Annotations = map[string]string{reservations.Mark: string(id)}
 			w.flights = append(w.flights, &flight{object: object, until: began.Add(requestTime)})
@@ -319,6 +323,13 @@ func (r *replica) ask(name string) {
 			w.refused(a, name, response.Result.Message)
 		}
 	}()
+}
+
+// giveUp lets the API server stop waiting for one of the answers.
+func (w *world) giveUp(which int) {
+	if len(w.asking) > 0 {
+		w.asking[which%len(w.asking)].giveUp()
+	}
 }
 
 // refused fails the test when there was no reason to refuse.

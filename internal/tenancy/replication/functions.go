@@ -22,6 +22,11 @@ import (
 // wideFormat matches verbs of a format whose width or precision could make a text long.
 var wideFormat = regexp.MustCompile(`%[^a-zA-Z%]*([0-9]{4}|\*)`)
 
+// aliases are the names that Capsule's documentation has for some of the functions.
+var aliases = map[string]string{
+	"toYAML": "toYaml", "toJSON": "toJson", "toUpper": "upper", "toLower": "lower", "base64Encode": "b64enc", "base64Decode": "b64dec",
+}
+
 // functions returns the functions of templates, with the names and arguments that Helm's templates
 // have. Each text that they return is bounded, those of Go's own functions included, and each call
 // is a step.
@@ -35,7 +40,7 @@ func (s *steps) functions() template.FuncMap {
 		}
 		return result, nil
 	}
-	return template.FuncMap{
+	all := template.FuncMap{
 		stepFunction: func() (string, error) { return "", s.take() },
 
 		"print":   func(args ...any) (string, error) { return text(fmt.Sprint(args...)) },
@@ -148,6 +153,10 @@ func (s *steps) functions() template.FuncMap {
 		"add":       func(a, b int) int { return a + b },
 		"sub":       func(a, b int) int { return a - b },
 	}
+	for alias, name := range aliases {
+		all[alias] = all[name]
+	}
+	return all
 }
 
 func asText(v any) string {

@@ -145,10 +145,24 @@ func withoutMarks(all map[string]string) map[string]string {
 	return kept
 }
 
+// variables returns the replacer of the variables.
+func variables(tenant, namespace string) *strings.Replacer {
+	return strings.NewReplacer("{{ tenant.name }}", tenant, "{{tenant.name}}", tenant, "{{ namespace }}", namespace, "{{namespace}}", namespace)
+}
+
+// Filled returns a copy of texts by name, with {{ tenant.name }} and {{ namespace }} replaced.
+func Filled(texts map[string]string, tenant, namespace string) map[string]string {
+	filled := make(map[string]string, len(texts))
+	for name, text := range texts {
+		filled[name] = variables(tenant, namespace).Replace(text)
+	}
+	return filled
+}
+
 // substitute replaces the variables. Both values are DNS labels, so they cannot add other
 // content.
 func (p *planner) substitute(u *unstructured.Unstructured, namespace string) error {
-	replacer := strings.NewReplacer("{{ tenant.name }}", p.in.Tenant, "{{tenant.name}}", p.in.Tenant, "{{ namespace }}", namespace, "{{namespace}}", namespace)
+	replacer := variables(p.in.Tenant, namespace)
 	filled, err := walk(u.Object, func(text string) (string, error) {
 		text = replacer.Replace(text)
 		if i := strings.Index(text, "{{"); i >= 0 {

@@ -59,8 +59,8 @@ type Entry struct {
 	Copies map[string][]*unstructured.Unstructured
 	// Labels and Annotations are added to each object.
 	Labels, Annotations map[string]string
-	// Variables lets items have {{ tenant.name }} and {{ namespace }}, and nothing
-	// else in double braces.
+	// Variables lets items, labels and annotations have {{ tenant.name }} and {{ namespace }}, and
+	// items nothing else in double braces.
 	Variables bool
 	// Templates make further objects.
 	Templates []*Template
@@ -76,6 +76,8 @@ type Entry struct {
 type Input struct {
 	// Tenant is the tenant's name.
 	Tenant string
+	// TenantObject holds what templates can read of the tenant besides its name; it may be nil.
+	TenantObject map[string]any
 	// Namespaces are all that the tenant has. Those of the platform must not be
 	// among them.
 	Namespaces []Namespace
@@ -211,6 +213,9 @@ func (p *planner) templateData(e *Entry, ns Namespace) map[string]any {
 		data[index] = objects
 	}
 	data["tenant"] = map[string]any{"metadata": map[string]any{"name": p.in.Tenant}}
+	if p.in.TenantObject != nil {
+		data["tenant"] = p.in.TenantObject
+	}
 	data["namespace"] = map[string]any{"metadata": map[string]any{"name": ns.Name, "labels": labels}}
 	return data
 }
@@ -226,8 +231,12 @@ func (p *planner) object(index int, e *Entry, namespace, where, origin string, u
 		return
 	}
 	u.SetNamespace(namespace)
-	u.SetLabels(merged(u.GetLabels(), e.Labels))
-	u.SetAnnotations(merged(u.GetAnnotations(), e.Annotations))
+	added, notes := e.Labels, e.Annotations
+	if e.Variables {
+		added, notes = Filled(added, p.in.Tenant, namespace), Filled(notes, p.in.Tenant, namespace)
+	}
+	u.SetLabels(merged(u.GetLabels(), added))
+	u.SetAnnotations(merged(u.GetAnnotations(), notes))
 	for name := range u.GetLabels() {
 		if strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
 			p.refuse(where, "label %s is not yours to set: leave it out", name)

@@ -38,6 +38,7 @@ func TestTemplates(t *testing.T) {
 		"names":       {reason: "of the tenant and the namespace", text: generated + "  t: '{{ .tenant.metadata.name }}/{{ $.namespace.metadata.name }}/{{ index .namespace.metadata.labels \"env\" }}'\n", want: map[string]any{"t": "alpha/alpha-dev/dev"}},
 		"context":     {reason: "objects that were read", text: generated + "  count: '{{ len .secrets }}'\n{{ range .secrets }}  {{ .metadata.name }}: '{{ .metadata.name | upper | quote }}'\n{{ end }}", want: map[string]any{"count": "2", "x": `"X"`, "z": `"Z"`}},
 		"functions":   {reason: "as Helm has them", text: generated + "  a: '{{ default \"b\" .nothing }} {{ \"c\" | b64enc }} {{ trimPrefix \"al\" .tenant.metadata.name }} {{ ternary \"y\" \"n\" (hasPrefix \"a\" .tenant.metadata.name) }}'\n", want: map[string]any{"a": "b Yw== pha y"}},
+		"aliases":     {reason: "the names in Capsule's documentation", text: generated + "  a: '{{ toJSON .tenant.metadata }} {{ \"c\" | toUpper | base64Encode }}'\n", want: map[string]any{"a": `{"name":"alpha"} Qw==`}},
 		"nothing":     {reason: "zero is the default", text: generated + "  a: '{{ if .nothing }}1{{ else }}0{{ end }}'\n", want: map[string]any{"a": "0"}},
 		"missing":     {reason: "error refuses", text: generated + "  a: '{{ .nothing }}'\n", missingKey: "error", problem: `map has no entry for key "nothing"`},
 		"option":      {reason: "no such option", text: "a", missingKey: "explode", problem: "none of invalid, zero and error"},
@@ -91,5 +92,32 @@ func TestCapsulePlan(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, objects[0].Object.Object); diff != "" || objects[0].Origin != "raw-0" {
 		t.Errorf("origin %s (-want +got):\n%s", objects[0].Origin, diff)
+	}
+}
+
+// TestCapsuleTenant checks what templates read of the tenant, and the variables of additional metadata.
+func TestCapsuleTenant(t *testing.T) {
+	t.Parallel()
+	parsed, err := ParseTemplate("generators[0]", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {owners: '{{ range $.tenant.status.owners }}{{ .name }}{{ end }}'}}", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, refusals := Plan(Input{
+		Tenant: "alpha", Namespaces: namespaces[1:], Scope: scopes,
+		TenantObject: map[string]any{"status": map[string]any{"owners": []any{map[string]any{"name": "alice"}}}},
+		Entries: []Entry{{
+			Name: "resources[0]", Capsule: true, Variables: true, Templates: []*Template{parsed},
+			Labels: map[string]string{"of": "{{tenant.name}}"}, Annotations: map[string]string{"in": "{{ namespace }}"},
+		}},
+	})
+	if len(refusals) > 0 || len(objects) != 1 {
+		t.Fatalf("%d objects, refused: %v", len(objects), refusals)
+	}
+	want := map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"owners": "alice"},
+		"metadata": map[string]any{"name": "a", "namespace": "alpha-dev", "labels": map[string]any{"of": "alpha"}, "annotations": map[string]any{"in": "alpha-dev"}},
+	}
+	if diff := cmp.Diff(want, objects[0].Object.Object); diff != "" {
+		t.Errorf("the object (-want +got):\n%s", diff)
 	}
 }

@@ -145,6 +145,25 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 	return nil
 }
 
+// Withdraw removes the admission of a request that made no namespace and will make none. It does nothing if
+// there is no such admission, or if the reservations are those of another Tenant with the same name. It
+// returns the errors of [Keeper.Read] and [Keeper.Write].
+func (k *Keeper) Withdraw(ctx context.Context, t *v1alpha1.Tenant, request types.UID) error {
+	for {
+		r, err := k.Read(ctx, t.Name)
+		if err != nil {
+			return err
+		}
+		left := r.Without(request)
+		if r.Tenant != t.UID || len(left.Admitted) == len(r.Admitted) {
+			return nil
+		}
+		if err := k.Write(ctx, t, r, left); !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+}
+
 // Ended reports whether the request of an admission has ended. An ended admission stays ended.
 func (k *Keeper) Ended(a Admission) bool {
 	if !k.Now().Before(a.At.Add(Lifetime)) {

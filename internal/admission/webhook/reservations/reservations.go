@@ -5,9 +5,10 @@
 // admissions whose result is not known yet. The webhook reserves a name before it admits the
 // namespace, by compare and swap, so that of two replicas with the same count one writes and the
 // other counts again. An admission ends when its namespace appears, which carries the
-// admission's mark, or after two minutes. A name is released when it has no open admission and
-// the API server reports that the namespace does not exist. So the reservations hold every
-// namespace that a cache does not show yet: see docs/design/owners-namespaces.md.
+// admission's mark, when the webhook withdraws it because the API server gets no answer, or after
+// two minutes. A name is released when it has no open admission and the API server reports that
+// the namespace does not exist. So the reservations hold every namespace that a cache does not
+// show yet: see docs/design/owners-namespaces.md.
 package reservations
 
 import (
@@ -98,6 +99,12 @@ func (l Reservations) Confirm(namespaces []string) Reservations {
 // Admit returns the reservations with one admission more.
 func (l Reservations) Admit(a Admission) Reservations {
 	l.Admitted = append(slices.Clone(l.Admitted), a)
+	return l
+}
+
+// Without returns the reservations without the admission of a request.
+func (l Reservations) Without(request types.UID) Reservations {
+	l.Admitted = slices.DeleteFunc(slices.Clone(l.Admitted), func(a Admission) bool { return a.Request == request })
 	return l
 }
 

@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// adoption returns the rule that no workload of a tenant takes over an object that the platform applied.
+// A controller of Kubernetes takes each object without a controller that fits: a ReplicaSet the Pods with
+// its labels, a Deployment such ReplicaSets, and a StatefulSet the claims with the names that it gives.
+// The object then goes with the tenant's workload, or is deleted as one too many. The request is the
+// controller's, so the rule is about Kubernetes' own accounts. Workloads of the platform that the parameters
+// list may take over any object.
+func adoption() Rule {
+	const owners = "%s.metadata.?ownerReferences.orValue([])"
+	taken := fmt.Sprintf(owners, "object") + ".filter(r, r.?controller.orValue(false) && !" + fmt.Sprintf(owners, "oldObject") + ".exists(o, o.uid == r.uid && o.?controller.orValue(false))" +
+		" && !((r.kind + '/' + r.name) in params.spec.?platformWorkloads.orValue([])))"
+	return Rule{
+		Name: Prefix + "adoption", Rows: []string{"A5"},
+		Title: "workloads of tenants take over no Pods, ReplicaSets and claims that the platform applied",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(updates, "", "pods", "persistentvolumeclaims"), on(updates, "apps", "replicasets"),
+		},
+		scope:       tenantObjects,
+		compensates: true,
+		conditions: []string{
+			"oldObject != null && !has(request.subResource) && (" + platformApplied("oldObject") + ")",
+			"!(" + notKubernetes + ")",
+			taken + ".size() > 0",
+		},
+		validations: []validation{{
+			"false",
+			objectPhrase + " + 'belongs to the platform, and must not be taken over by ' + " + taken + ".map(r, r.kind + ' ' + r.name).join(', ') + ': give it another selector or another name'",
+		}},
+	}
+}
+
+// platformApplied returns CEL that holds if the labels of an object say that a sync of the platform applied
+// it, and not one that the platform delegated to a tenant.
+func platformApplied(object string) string {
+	groups := []string{groupKustomize, groupHelm, groupResourceSet}
+	return fmt.Sprintf("has(%[1]s.metadata.labels) && ['%[2]s'].exists(g, (g + '/namespace') in %[1]s.metadata.labels && %[1]s.metadata.labels[g + '/namespace'] in params.spec.platformNamespaces"+
+		" && !params.spec.?delegatedSyncs.orValue([]).exists(d, d.namespace == %[1]s.metadata.labels[g + '/namespace'] && d.name == %[1]s.metadata.labels[?(g + '/name')].orValue('')))"+
+		" || has(%[1]s.metadata.labels) && %[1]s.metadata.labels[?'%[3]s'].orValue('') == '%[4]s'",
+		object, strings.Join(groups, "', '"), tenancy.LabelManaged, tenancy.ManagedValue)
+}
