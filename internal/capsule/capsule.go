@@ -217,6 +217,9 @@ func (t *translation) quotas() {
 	}
 }
 
+// quotaOfRule begins the names of the quotas that spec.rules has.
+const quotaOfRule = "capsule-rule-"
+
 // Maximum lengths in the CRD of Tenure's Tenant.
 const (
 	maxOwners          = 10000

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -170,6 +171,19 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 				}},
 			},
 		},
+		"custom resources": {
+			reason: "an annotation bounds their number in the tenant, of all versions together; the manager writes the annotation with the number",
+			tenant: `
+metadata:
+  annotations:
+    quota.resources.capsule.clastix.io/mysqls.example.com_v1: "3"
+    quota.resources.capsule.clastix.io/mysqls.example.com_v1alpha1: "2"
+    quota.resources.capsule.clastix.io/backups.db.example.com_v1: "0"
+    used.resources.capsule.clastix.io/mysqls.example.com_v1: "1"`,
+			want: v1alpha1.TenantSpec{Quotas: []v1alpha1.TenantQuota{{Name: "capsule-custom", Scope: "Tenant", Hard: v1alpha1.Quantities{
+				"count/mysqls.example.com": resource.MustParse("2"), "count/backups.db.example.com": resource.MustParse("0"),
+			}}}},
+		},
 		"cordoned by label": {
 			reason: "older fleets cordon with a label",
 			tenant: `{metadata: {labels: {capsule.clastix.io/cordon: enabled}}}`,
@@ -242,11 +256,14 @@ func TestRefused(t *testing.T) {
 		"no subjects":           {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: []}]}`, "spec.additionalRoleBindings[0].subjects", "1 to 1000"},
 		"other tenant":          {`spec: {namespaceOptions: {additionalMetadata: {labels: {tenure.dev/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[tenure.dev/tenant]", "assigns the namespace"},
 		"other Flux tenant":     {`spec: {namespaceOptions: {additionalMetadata: {labels: {toolkit.fluxcd.io/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[toolkit.fluxcd.io/tenant]", "assigns the namespace"},
+		"custom resources":      {`{metadata: {annotations: {quota.resources.capsule.clastix.io/mysqls.example.com: "3"}}}`, "metadata.annotations[quota.resources.capsule.clastix.io/mysqls.example.com]", "PLURAL.GROUP_VERSION"},
+		"many custom resources": {`{metadata: {annotations: {quota.resources.capsule.clastix.io/mysqls.example.com_v1: many}}}`, "metadata.annotations[quota.resources.capsule.clastix.io/mysqls.example.com_v1]", "number of objects"},
 		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }} {{ x }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
 		"level":                 {`spec: {namespaceOptions: {additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: Restricted}}}}`, "spec.namespaceOptions.additionalMetadata.labels[pod-security.kubernetes.io/enforce]", "not a level"},
 		"denied asterisk":       {`spec: {namespaceOptions: {forbiddenLabels: {denied: ["a*"]}}}`, "spec.namespaceOptions.forbiddenLabels.denied[0]", "not the name"},
 		"regex":                 {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "a("}}}`, "spec.namespaceOptions.forbiddenLabels.deniedRegex", "not a regular expression"},
 		"regex of a workload":   {`{metadata: {annotations: {tenure.dev/accept-unenforced: spec.storageClasses}}, spec: {storageClasses: {allowedRegex: "a("}}}`, "spec.storageClasses.allowedRegex", "not a regular expression"},
+		"one quota too many":    {`{metadata: {annotations: {quota.resources.capsule.clastix.io/mysqls.example.com_v1: "3"}}, spec: {resourceQuotas: {items: ` + many(16, "{hard: {pods: 1}}") + `}}}`, "metadata.annotations[quota.resources.capsule.clastix.io/mysqls.example.com_v1]", "are taken"},
 		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{hard: {pods: 1}}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
 		"many ranges":           {`spec: {limitRanges: {items: ` + many(17, "{limits: []}") + `}}`, "spec.limitRanges.items", "at most 16"},
 		"many node labels":      {`spec: {nodeSelector: {a: "", b: "", c: "", d: "", e: "", f: "", g: "", h: "", i: "", j: "", k: "", l: "", m: "", n: "", o: "", p: "", q: ""}}`, "spec.nodeSelector", "at most 16"},

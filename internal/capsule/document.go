@@ -39,6 +39,10 @@ annotations, protected, cordon and deny-wildcard, the annotations
 ` + "`" + rolesAnnotation + "/INDEX`" + `, and the label ` + "`" + cordon + `=enabled` + "`" + `. Other annotations of
 this domain are refused unless accepted.
 
+The annotations ` + "`" + quotaAnnotation + `/PLURAL.GROUP_VERSION` + "`" + ` bound the number of
+custom resources in all namespaces of the Tenant, by a quota that counts the objects in every version of
+the kind. The manager writes their number in ` + "`" + usedAnnotation + `/PLURAL.GROUP_VERSION` + "`" + `.
+
 What Tenure makes has the labels ` + "`capsule.clastix.io/tenant` and `tenure.dev/tenant`" + `; the
 names of RoleBindings, quotas, limit ranges and network policies are Tenure's own, or Capsule's
 with ` + "`capsule: {names: Capsule}`" + ` in the TenancyProfile.

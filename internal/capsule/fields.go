@@ -96,7 +96,7 @@ func tenantFields() []Field {
 		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name Capsule's tenant or the namespace keep their values; other labels that name a tenant are refused, and templates other than `{{ tenant.name }}` and `{{ namespace }}`"},
 		{"spec.namespaceOptions.additionalMetadataList[].labels", Honoured, "as additionalMetadata"},
 		{"spec.namespaceOptions.additionalMetadataList[].annotations", Honoured, "as additionalMetadata"},
-		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Different, "as `spec.namespaces.selected` of the Tenant of Tenure. An entry with a selector can set the Pod Security level to `restricted` only"},
+		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Different, "as `spec.namespaces.selected` of the Tenant of Tenure. An entry with a selector can raise the Pod Security level to `restricted`. A lower level than that of all namespaces has no effect, since owners may choose the labels that the selector reads"},
 		{"spec.namespaceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
 		{"spec.namespaceOptions.forbiddenLabels.deniedRegex", Honoured, anyMetadataExpression},
 		{"spec.namespaceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
@@ -148,7 +148,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, resources, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota` and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. The same webhook changes requests and limits of new Pods; a Pod that does not keep a policy is refused. Policies for the Pod itself hold for Pods with resources of their own, and for all if `targets` names `pod`. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, resources, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. `quota` bounds all selected namespaces together, from when a namespace is selected; if the owners may choose a label that `namespaceSelector` reads, they choose which namespaces it bounds. An unknown field, an unknown audience of kind Custom and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. The same webhook changes requests and limits of new Pods; a Pod that does not keep a policy is refused. Policies for the Pod itself hold for Pods with resources of their own, and for all if `targets` names `pod`. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
 	}
 }
 
@@ -182,10 +182,10 @@ const boundedByOwners = "at most what the proxy shows to every owner of the tena
 func replicationFields() []Field {
 	return []Field{
 		{"spec.resources[].namespaceSelector", Honoured, "among the tenant's namespaces"},
-		{"spec.resources[].additionalMetadata", Honoured, "but for labels of `tenure.dev`"},
+		{"spec.resources[].additionalMetadata", Honoured, "with `{{tenant.name}}` and `{{namespace}}`, but for labels of `tenure.dev`"},
 		{"spec.resources[].rawItems", Different, "with `{{tenant.name}}` and `{{namespace}}`; other double braces are refused. The namespace that an object names does not matter. What is in no namespace, or is of `tenure.dev` or `capsule.clastix.io`, is refused, each by itself; the account that applies needs the right to it"},
-		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. Without variables. Copies lose the labels that the selector names"},
-		{"spec.resources[].generators", Different, "Go templates with the functions of docs/design/replication.md and with the names of the tenant and the namespace and the labels of the namespace, of 16 KiB at most, and with a bound for their time and their output. An item and a template for the same object become one object"},
+		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. With `{{tenant.name}}` and `{{namespace}}` in the namespace, the name and the values of `matchLabels`. Without a namespace, a TenantResource reads its own; a GlobalTenantResource needs one. Without a name and a selector, all objects of the namespace. A selector finds no copies. Copies lose the labels that the selector names"},
+		{"spec.resources[].generators", Different, "Go templates with the functions of docs/design/replication.md and with the Tenant, its status included, and the name and the labels of the namespace, of 16 KiB at most, and with a bound for their time and their output. An item and a template for the same object become one object"},
 		{"spec.resources[].context", Different, "as namespacedItems, with `{{ namespace }}` for the namespace that gets the objects"},
 		{"spec.resyncPeriod", Different, "from 5s to 24h"},
 		{"spec.pruningOnDelete", Honoured, "as the account that applied"},

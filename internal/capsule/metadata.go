@@ -91,13 +91,30 @@ func (t *translation) selectedLabel(field, key, value string) bool {
 	case key == podSecurity+"enforce-version":
 		t.note(Different, field, "the version is always latest")
 	case key == podSecurity+"enforce":
-		t.note(Refused, field, "for some of the namespaces, the Pod Security level can be restricted only: give the level of the others in additionalMetadata")
+		t.selectedLevel(field, value)
 	case ours(key) || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
 		t.note(Refused, field, "the label assigns the namespace to a tenant or controls it, so a Tenant cannot set it")
 	default:
 		return true
 	}
 	return false
+}
+
+// levels are the levels of Pod Security, from the one that allows most.
+var levels = []string{"privileged", "baseline", "restricted"}
+
+// selectedLevel notes a level of Pod Security below restricted for some of the namespaces. They keep the level of
+// all of the tenant's namespaces, unless that allows more.
+func (t *translation) selectedLevel(field, value string) {
+	all := t.spec.Namespaces.PodSecurity
+	switch level := slices.Index(levels, value); {
+	case level < 0:
+		t.note(Refused, field, "%q is not a level of Pod Security", value)
+	case level > slices.Index(levels, all):
+		t.note(Refused, field, "for some of the namespaces, the Pod Security level can be raised to restricted only; the others have %s", all)
+	case value != all:
+		t.note(Reported, field, "the selected namespaces keep the Pod Security level %s, since owners may choose the labels that select them: for another level, set it for all namespaces, or exempt the Pods", all)
+	}
 }
 
 func with(m map[string]string, key, value string) map[string]string {

@@ -21,6 +21,7 @@ func TestNamespaceMetadata(t *testing.T) {
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}},
 				Labels:   map[string]string{"tier": "oil", "pod-security.kubernetes.io/enforce": "restricted"}, Annotations: map[string]string{"a": "b"},
 			}}}},
+		{"the level that all have", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: baseline}}]}`, v1alpha1.TenantNamespaces{}},
 		{"values that depend on the namespace", `{additionalMetadata: {labels: {a: "{{namespace}}"}}, additionalMetadataList: [{annotations: {b: "of {{  namespace }} in {{ tenant.name }}"}}]}`,
 			v1alpha1.TenantNamespaces{Selected: []v1alpha1.SelectedMetadata{
 				{Labels: map[string]string{"a": "{{ namespace }}"}},
@@ -60,7 +61,10 @@ func TestNamespaceMetadataRefused(t *testing.T) {
 		state                           State
 	}{
 		{"the platform's label", `{additionalMetadataList: [{namespaceSelector: {}, labels: {tenure.dev/tenant: gas}}]}`, "additionalMetadataList[0].labels[tenure.dev/tenant]", "assigns the namespace", Refused},
-		{"a lower level for some", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: privileged}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "restricted only", Refused},
+		{"a lower level for some", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: privileged}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "keep the Pod Security level baseline", Reported},
+		{"a lower level than all others'", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: baseline}}, {labels: {pod-security.kubernetes.io/enforce: restricted}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "keep the Pod Security level restricted", Reported},
+		{"a level that cannot be raised to", `{additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: privileged}}, additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: baseline}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "raised to restricted only", Refused},
+		{"no level", `{additionalMetadataList: [{namespaceSelector: {}, labels: {pod-security.kubernetes.io/enforce: high}}]}`, "additionalMetadataList[0].labels[pod-security.kubernetes.io/enforce]", "not a level", Refused},
 		{"another template", `{additionalMetadataList: [{namespaceSelector: {}, annotations: {a: "{{ x }}"}}]}`, "additionalMetadataList[0].annotations[a]", "of templates only", Refused},
 		{"no selector", `{additionalMetadataList: [{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, labels: {a: b}}]}`, "additionalMetadataList[0].namespaceSelector", "Is", Refused},
 		{"a long expression", `{forbiddenLabels: {deniedRegex: "[a-z]+` + strings.Repeat("x", 256) + `"}}`, "forbiddenLabels.deniedRegex", "longer than 256", Unenforced},

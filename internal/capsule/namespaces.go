@@ -44,20 +44,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	if options.Quota != nil {
 		out.Quota = new(min(*options.Quota, maxNamespaces))
 	}
-	if all := options.AdditionalMetadata; all != nil && templated(all) {
-		t.selectedMetadata("spec.namespaceOptions.additionalMetadata", &v1beta2.SelectedMetadata{Metadata: *all})
-	} else {
-		t.metadata("spec.namespaceOptions.additionalMetadata", all)
-	}
-	for i := range options.AdditionalMetadataList {
-		field := fmt.Sprintf("spec.namespaceOptions.additionalMetadataList[%d]", i)
-		entry := &options.AdditionalMetadataList[i]
-		if entry.NamespaceSelector != nil || templated(&entry.Metadata) {
-			t.selectedMetadata(field, entry)
-			continue
-		}
-		t.metadata(field, &entry.Metadata)
-	}
+	t.additionalMetadata(options)
 	if len(out.Selected) > maxSelected {
 		t.note(Refused, "spec.namespaceOptions.additionalMetadataList", "there are %d entries with a namespaceSelector or {{ namespace }}, and at most %d can be kept", len(out.Selected), maxSelected)
 	}
@@ -96,6 +83,31 @@ func selectorText(selector map[string]string) string {
 		parts = append(parts, key+"="+selector[key])
 	}
 	return strings.Join(parts, ",")
+}
+
+// additionalMetadata translates the metadata of all namespaces first, since the others depend on its Pod Security level.
+func (t *translation) additionalMetadata(options *v1beta2.NamespaceOptions) {
+	const field = "spec.namespaceOptions.additionalMetadata"
+	all := options.AdditionalMetadata
+	if all != nil && !templated(all) {
+		t.metadata(field, all)
+	}
+	selected := map[int]bool{}
+	for i := range options.AdditionalMetadataList {
+		entry := &options.AdditionalMetadataList[i]
+		selected[i] = entry.NamespaceSelector != nil || templated(&entry.Metadata)
+		if !selected[i] {
+			t.metadata(fmt.Sprintf("%sList[%d]", field, i), &entry.Metadata)
+		}
+	}
+	if all != nil && templated(all) {
+		t.selectedMetadata(field, &v1beta2.SelectedMetadata{Metadata: *all})
+	}
+	for i := range options.AdditionalMetadataList {
+		if selected[i] {
+			t.selectedMetadata(fmt.Sprintf("%sList[%d]", field, i), &options.AdditionalMetadataList[i])
+		}
+	}
 }
 
 // metadata translates the labels and annotations of all namespaces of the tenant.
@@ -303,6 +315,10 @@ func (t *translation) annotations() {
 		case strings.HasPrefix(key, forbiddenAnnotation) && slices.Contains([]string{"labels", "labels-regexp", "annotations", "annotations-regexp"}, key[len(forbiddenAnnotation):]):
 		case key == wildcardAnnotation:
 			// ingress reads it.
+		case strings.HasPrefix(key, quotaAnnotation+"/"):
+			t.customQuota(field, key)
+		case strings.HasPrefix(key, usedAnnotation+"/"):
+			// The manager writes it.
 		default:
 			t.note(Unenforced, field, "the annotation is not understood")
 		}

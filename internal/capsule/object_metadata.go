@@ -14,7 +14,7 @@ import (
 const maxObjectMetadata = 32
 
 // byDefaults is the note about fields that a policy fills in, which not every cluster has.
-const byDefaults = "the policy tenure-defaults fills it in, where it is installed, on Kubernetes 1.36"
+const byDefaults = "the policy tenure-defaults fills it in, on Kubernetes 1.36, if it is installed (tenure profile multi-tenant --defaults)"
 
 // objectMetadata translates the labels and annotations that all objects of a kind get.
 func (t *translation) objectMetadata(field string, m *v1beta2.Metadata) *v1alpha1.ObjectMetadata {

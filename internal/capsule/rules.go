@@ -3,6 +3,7 @@ package capsule
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // tenantRule is an entry of spec.rules of a Tenant of Capsule.
@@ -35,7 +37,10 @@ type tenantRule struct {
 		} `json:"bindings,omitempty"`
 		Promotions []rulePromotion `json:"promotions,omitempty"`
 	} `json:"permissions,omitzero"`
-	Quota []json.RawMessage `json:"quota,omitempty"`
+	Quota []struct {
+		Name string `json:"name"`
+		corev1.ResourceQuotaSpec
+	} `json:"quota,omitempty"`
 }
 
 // rulePromotion gives roles to the promoted service accounts that a selector selects by their
@@ -217,10 +222,23 @@ func (t *translation) rules() {
 	}
 }
 
+// misread describes the field of a rule that Tenure does not know, and gives the present form of older fields.
+func misread(err error) string {
+	var value *json.UnmarshalTypeError
+	switch reason := strings.TrimPrefix(err.Error(), "json: "); {
+	case errors.As(err, &value):
+		return fmt.Sprintf("the field %s cannot be a JSON value of type %s", value.Field, value.Value)
+	case reason == `unknown field "registries"`:
+		return reason + ": write the images as enforce.workloads.registries, with exp in the place of url and the action allow, as Capsule v0.14 reads them"
+	default:
+		return "Tenure does not understand it: " + reason
+	}
+}
+
 func (t *translation) rule(field string, raw []byte) {
 	rule, err := decodeRule(raw)
 	if err != nil {
-		t.unenforced(field, fmt.Sprintf("Tenure does not understand it: %v", err))
+		t.unenforced(field, misread(err))
 		return
 	}
 	if rule.NamespaceSelector != nil {
@@ -237,14 +255,33 @@ func (t *translation) rule(field string, raw []byte) {
 			t.unenforced(at, "rules about the metadata of namespaces do not know the audience "+a.Name)
 		}
 	}
-	if len(rule.Quota) > 0 {
-		t.unenforced(field+".quota", "quotas of some of the namespaces are not created")
-	}
+	t.ruleQuotas(field+".quota", rule)
 	t.checkPromotions(field+".permissions.promotions", rule.Permissions.Promotions)
 	t.ruleBindings(field, rule)
 	if rule.Enforce != nil {
 		t.enforcement(field+".enforce", rule.Enforce)
 		t.ruleServices(field+".enforce.services", rule)
+	}
+}
+
+// ruleQuotas translates the quotas of a rule: bounds on all namespaces together that the rule selects.
+func (t *translation) ruleQuotas(field string, rule *tenantRule) {
+	for i := range rule.Quota {
+		q, at := &rule.Quota[i], fmt.Sprintf("%s[%d]", field, i)
+		translated := v1alpha1.NewTenantQuota(quotaOfRule+q.Name, "Tenant", q.ResourceQuotaSpec)
+		translated.NamespaceSelector = rule.NamespaceSelector.DeepCopy()
+		switch twice := slices.ContainsFunc(t.spec.Quotas, func(other v1alpha1.TenantQuota) bool { return other.Name == translated.Name }); {
+		case len(validation.IsDNS1123Label(q.Name)) > 0:
+			t.note(Refused, at+".name", "it is a name of lower-case letters, digits and hyphens, as of a label of a domain")
+		case twice:
+			t.note(Refused, at+".name", "another quota of spec.rules has the name %s", q.Name)
+		case len(q.Hard) == 0:
+			t.note(Reported, at, "without hard it bounds nothing")
+		case len(t.spec.Quotas) == maxQuotas:
+			t.note(Refused, at, "at most %d quotas can be kept, with those of spec.resourceQuotas", maxQuotas)
+		default:
+			t.spec.Quotas = append(t.spec.Quotas, translated)
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package capsule
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -16,6 +19,10 @@ func TestTranslateRules(t *testing.T) {
 	t.Parallel()
 	translated := func(rules string) Result {
 		return Translate(Input{Tenant: parse(t, "spec: {owners: [{kind: User, name: alice}], rules: ["+rules+"]}")})
+	}
+	var quotas []string
+	for i := range 17 {
+		quotas = append(quotas, fmt.Sprintf("{name: q%d, hard: {pods: 1}}", i))
 	}
 	for name, tc := range map[string]struct {
 		reason, rules string
@@ -51,7 +58,9 @@ func TestTranslateRules(t *testing.T) {
 		"audit": {reason: "the webhook writes events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
 		}},
-		"unknown":          {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
+		"unknown":          {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: unknown field "placement"`},
+		"older images":     {reason: "the form of older versions of Capsule, with what to write", rules: "{enforce: {registries: [{url: harbor/.*}]}}", refused: `spec.rules[0]: it is not enforced: unknown field "registries": write the images as enforce.workloads.registries`},
+		"another type":     {reason: "a value of another type is named by its field", rules: "{enforce: {workloads: {schedulers: {exact: [a]}}}}", refused: `spec.rules[0]: it is not enforced: the field enforce.workloads.schedulers cannot be a JSON value of type object`},
 		"custom audience":  {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
 		"unknown audience": {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
 		"administrators":   {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
@@ -71,14 +80,26 @@ func TestTranslateRules(t *testing.T) {
 		"namespaces":           {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
 		"template":             {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
 		"managed":              {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
-		"quota":                {reason: "it would not be there", rules: "{quota: [{name: a, hard: {pods: 1}}]}", refused: "spec.rules[0].quota"},
-		"expression":           {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
-		"key":                  {reason: "it does not compile", rules: "{enforce: {metadata: [{kinds: [Pod], annotations: {'(': {}}}]}}", refused: "spec.rules[0].enforce.metadata[0].annotations[(]"},
-		"empty expression":     {reason: "it matches nothing", rules: "{enforce: {workloads: {registries: [{policy: [Always]}]}}}", refused: "spec.rules[0].enforce.workloads.registries[0]"},
-		"action":               {reason: "there is none of this name", rules: "{enforce: {action: warn}}", refused: "spec.rules[0].enforce.action"},
-		"network":              {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
-		"ports":                {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
-		"selector":             {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},
+		"quota": {reason: "of all namespaces", rules: "{quota: [{name: a, hard: {pods: 1}, scopes: [BestEffort]}]}", want: func(s *v1alpha1.TenantSpec) {
+			s.Quotas = []v1alpha1.TenantQuota{{Name: "capsule-rule-a", Scope: "Tenant", Hard: v1alpha1.Quantities{"pods": resource.MustParse("1")}, Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
+		}},
+		"some quotas": {reason: "of the namespaces that the rule selects", rules: "{namespaceSelector: {matchLabels: {env: prod}}, quota: [{name: a, hard: {pods: 1}}]}, {quota: [{name: b, hard: {services: 2}}]}", want: func(s *v1alpha1.TenantSpec) {
+			s.Quotas = []v1alpha1.TenantQuota{
+				{Name: "capsule-rule-a", Scope: "Tenant", Hard: v1alpha1.Quantities{"pods": resource.MustParse("1")}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}},
+				{Name: "capsule-rule-b", Scope: "Tenant", Hard: v1alpha1.Quantities{"services": resource.MustParse("2")}},
+			}
+		}},
+		"a quota twice":    {reason: "one would be lost", rules: "{quota: [{name: a, hard: {pods: 1}}]}, {quota: [{name: a, hard: {pods: 2}}]}", refused: "spec.rules[1].quota[0].name"},
+		"a quota's name":   {reason: "no object could have it", rules: "{quota: [{name: a.b, hard: {pods: 1}}]}", refused: "spec.rules[0].quota[0].name"},
+		"many quotas":      {reason: "the CRD refuses more", rules: "{quota: [" + strings.Join(quotas, ", ") + "]}", refused: "spec.rules[0].quota[16]: at most 16"},
+		"an empty quota":   {reason: "it bounds nothing", rules: "{quota: [{name: a}]}", reported: "spec.rules[0].quota[0]: without hard"},
+		"expression":       {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
+		"key":              {reason: "it does not compile", rules: "{enforce: {metadata: [{kinds: [Pod], annotations: {'(': {}}}]}}", refused: "spec.rules[0].enforce.metadata[0].annotations[(]"},
+		"empty expression": {reason: "it matches nothing", rules: "{enforce: {workloads: {registries: [{policy: [Always]}]}}}", refused: "spec.rules[0].enforce.workloads.registries[0]"},
+		"action":           {reason: "there is none of this name", rules: "{enforce: {action: warn}}", refused: "spec.rules[0].enforce.action"},
+		"network":          {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
+		"ports":            {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
+		"selector":         {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,12 +28,35 @@ func trimForCache(object any) (any, error) {
 	if o, ok := object.(*metav1.PartialObjectMetadata); ok && slices.Contains(tenancy.WorkloadKinds(), o.GroupVersionKind()) {
 		o.Annotations, o.OwnerReferences, o.Labels = nil, nil, tenancy.FluxLabels(o.Labels)
 	}
+	dropForeign(object)
 	common.share(object)
 	object, err := fluxFields(object)
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		u.Object, _ = compact(u.Object).(map[string]any)
 	}
 	return object, err
+}
+
+// maxSubjects is the maximum number of subjects of a RoleBinding of others that the cache keeps, and
+// as many as a Tenant can list.
+const maxSubjects = 1000
+
+// dropForeign drops the fields of objects of others that the manager does not read. A tenant can
+// create objects of which a megabyte takes fifty in memory.
+func dropForeign(object any) {
+	if o, ok := object.(metav1.Object); ok && o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+		return
+	}
+	switch o := object.(type) {
+	case *corev1.ServiceAccount:
+		o.Secrets, o.ImagePullSecrets = nil, nil
+	case *networkingv1.NetworkPolicy:
+		o.Spec = networkingv1.NetworkPolicySpec{}
+	case *rbacv1.RoleBinding:
+		if len(o.Subjects) > maxSubjects {
+			o.Subjects = slices.Clone(o.Subjects[:maxSubjects])
+		}
+	}
 }
 
 // fluxFields keeps the fields of Flux objects that the manager reads.

@@ -5,7 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +42,31 @@ func TestTrim(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, tc.object.GetManagedFields()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// TestTrimForeign checks that the cache keeps little of large objects that tenants can create, and
+// everything of the manager's own.
+func TestTrimForeign(t *testing.T) {
+	t.Parallel()
+	const entries = 10 * maxSubjects
+	for reason, set := range map[string]map[string]string{"a tenant's": nil, "the manager's": {tenancy.LabelManaged: tenancy.ManagedValue}} {
+		meta := metav1.ObjectMeta{Name: "x", Namespace: "a", Labels: set}
+		account := &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, entries), ImagePullSecrets: make([]corev1.LocalObjectReference, entries)}
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{Ingress: make([]networkingv1.NetworkPolicyIngressRule, entries)}}
+		binding := &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: make([]rbacv1.Subject, entries)}
+		for _, o := range []client.Object{account, policy, binding} {
+			if _, err := trimForCache(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []int{0, 0, 0, maxSubjects}
+		if set != nil {
+			want = []int{entries, entries, entries, entries}
+		}
+		if diff := cmp.Diff(want, []int{len(account.Secrets), len(account.ImagePullSecrets), len(policy.Spec.Ingress), len(binding.Subjects)}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
@@ -69,6 +70,9 @@ func startLayer(t *testing.T) *layer {
 			}
 		})
 	}
+	if err := catalog.AwaitPolicies(t.Context(), l.admin, "in-force"); err != nil {
+		t.Fatal(err)
+	}
 	return l
 }
 
@@ -89,7 +93,12 @@ func (l *layer) start(t *testing.T, capsule bool) (stop func()) {
 	t.Helper()
 	options := l.options
 	options.Capsule = capsule
-	return l.run(t, options)
+	end := l.run(t, options)
+	return func() {
+		if err := end(); err != nil {
+			t.Errorf("the manager: %v", err)
+		}
+	}
 }
 
 // as returns a client of a user, or of the admin.

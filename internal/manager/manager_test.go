@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ var (
 	ended    atomic.Value // the error that Run returned
 )
 
-// cluster returns an admin's client of a cluster with the policies, on which a
+// cluster returns an admin's client of a cluster with the policies in force, on which a
 // manager runs with the rights of config/rbac, and no others.
 func cluster(t *testing.T) (client.Client, *rest.Config) {
 	t.Helper()
@@ -66,6 +67,13 @@ func cluster(t *testing.T) (client.Client, *rest.Config) {
 func prepare(t *testing.T, admin *rest.Config) {
 	t.Helper()
 	lowest := install(t, admin)
+	policies, err := client.New(admin, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := catalog.AwaitPolicies(t.Context(), policies, "in-force"); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test",
 			ProxyURL: admin.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, now: testClock.now, another: true})
@@ -252,6 +260,17 @@ func TestWritePace(t *testing.T) {
 // TestProfile changes the one profile, so it does not run beside others.
 func TestProfile(t *testing.T) {
 	admin, _ := cluster(t)
+	others := &v1alpha1.TenantParametersList{} // of tests that ran before, each of another tenant
+	if err := admin.List(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	governedOf := func(n int) string {
+		n += len(others.Items)
+		if n == 1 {
+			return "in force in 1 namespace of 1 tenant"
+		}
+		return fmt.Sprintf("in force in %d namespaces of %[1]d tenants", n)
+	}
 	create(t, admin, namespace("profiled", v1alpha1.LabelTenant, "profiled"))
 	governed(t, admin, "profiled", "profiled")
 	profile := &v1alpha1.TenancyProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProfileName}}
@@ -277,10 +296,10 @@ func TestProfile(t *testing.T) {
 			return err == nil && got == want, fmt.Sprint(got, err)
 		})
 	}
-	status("InForce", "in force in 1 namespace of 1 tenant")
+	status("InForce", governedOf(1))
 	merge(t, admin, profile, `{"spec":{"tenants":{"bounds":{"minInterval":"45s"}}}}`)
 	interval(45 * time.Second)
-	status("InForce", "in force in 1 namespace of 1 tenant")
+	status("InForce", governedOf(1))
 
 	merge(t, admin, profile, `{"spec":{"breakGlass":["system:authenticated"],"tenants":{"bounds":{"minInterval":"50s"}}}}`)
 	status("Invalid", "spec.breakGlass holds system:authenticated")
@@ -309,11 +328,11 @@ func TestProfile(t *testing.T) {
 	create(t, admin, testProfile)
 	interval(30 * time.Second)
 	governed(t, admin, "meanwhile", "meanwhile")
-	status("InForce", "in force in 2 namespaces of 2 tenants")
+	status("InForce", governedOf(2))
 	create(t, admin, namespace("wrong", v1alpha1.LabelTenant, "Not_A_Name"))
-	status("Failed", `in force in 2 of 3 namespaces; tenant "Not_A_Name" of namespace wrong cannot have an account`)
+	status("Failed", fmt.Sprintf("in force in %d of %d namespaces", len(others.Items)+2, len(others.Items)+3)+`; tenant "Not_A_Name" of namespace wrong cannot have an account`)
 	merge(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}, `{"metadata":{"labels":{"tenure.dev/tenant":null}}}`)
-	status("InForce", "in force in 2 namespaces of 2 tenants")
+	status("InForce", governedOf(2))
 }
 
 func TestLabelledNamespace(t *testing.T) {

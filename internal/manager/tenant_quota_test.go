@@ -1,7 +1,9 @@
 package manager
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -69,6 +71,56 @@ func TestTenantQuota(t *testing.T) {
 	divided(map[string]int64{"shares-a": 2, "shares-b": 0})
 	merge(t, admin, tenant, `{"spec":{"quotas":null}}`)
 	divided(map[string]int64{})
+}
+
+// TestTenantQuotaSelector gives a quota to the namespaces with a label, which come and go.
+func TestTenantQuotaSelector(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	const divided = "divided-quota.tenure.dev/services"
+	bound := func(want string) {
+		t.Helper()
+		testwait.For(t, "the namespaces "+want+" to have parts of the quota", patience, func() (bool, string) {
+			var parts corev1.ResourceQuotaList
+			var namespaces corev1.NamespaceList
+			if err := errors.Join(admin.List(t.Context(), &parts, client.MatchingLabels{"tenure.dev/quota-scope": "Tenant", v1alpha1.LabelFluxTenant: "selected"}), admin.List(t.Context(), &namespaces, client.MatchingLabels{v1alpha1.LabelTenant: "selected"})); err != nil {
+				return false, err.Error()
+			}
+			var got, waiting []string
+			for _, q := range parts.Items {
+				hard, enforced := q.Spec.Hard["services"], q.Status.Hard["services"]
+				if hard.Cmp(enforced) == 0 {
+					got = append(got, q.Namespace+"="+hard.String())
+				}
+			}
+			for _, ns := range namespaces.Items {
+				if ns.Labels[divided] != "" {
+					waiting = append(waiting, ns.Name)
+				}
+			}
+			found := strings.Join(got, " ") + " | " + strings.Join(waiting, " ")
+			return found == want, found
+		})
+	}
+	labelled := func(namespace, stage string) {
+		t.Helper()
+		merge(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, `{"metadata":{"labels":{"stage":`+stage+`}}}`)
+	}
+	create(t, admin, tenantManifest("selected", `{owners: [{kind: User, name: ann}], namespaces: {create: [selected-a, selected-b, selected-c]}, quotas: [{name: tests, hard: {services: "4"}, namespaceSelector: {matchLabels: {stage: test}}}]}`))
+	condition(t, admin, "selected", "Ready", "InPlace", "")
+	exists(t, admin, true, &rbacv1.RoleBinding{}, "selected-c", "tenure:owners:tenure-tenant")
+	bound(" | ")
+	labelled("selected-a", `"test"`)
+	bound("selected-a=4 | selected-a")
+	labelled("selected-b", `"test"`)
+	bound("selected-a=2 selected-b=2 | selected-a selected-b")
+	labelled("selected-a", `"live"`)
+	// A part that is at least half of what it could be stays, until a request needs more.
+	bound("selected-b=2 | selected-b")
+	merge(t, admin, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "selected"}}, `{"spec":{"quotas":[{"name":"tests","hard":{"services":"4"},"namespaceSelector":{"matchExpressions":[{"key":"stage","operator":"Is"}]}}]}}`)
+	condition(t, admin, "selected", "Ready", "Invalid", "spec.quotas[0].namespaceSelector is not valid")
+	bound("selected-a=2 selected-b=1 selected-c=1 | selected-a selected-b selected-c")
+	condition(t, admin, "selected", "WithinQuota", "Within", "")
 }
 
 // TestTenantQuotaInTheWay deletes a part of a quota, takes a role away while another

@@ -214,7 +214,7 @@ func (s theft) do(ctx context.Context, c client.Client) error {
 	case "delete":
 		return c.Delete(ctx, u, client.DryRunAll)
 	case "status":
-		return c.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		return c.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), client.DryRunAll)
 	case "update": // the webhook, with other rules
 		have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(u), have); err != nil {

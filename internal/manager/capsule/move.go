@@ -82,12 +82,13 @@ func (r *TenantReconciler) moveNamespace(ctx context.Context, s *state, ns *core
 	if ready == nil || ready.Status != metav1.ConditionTrue || !slices.Contains(s.ours.Status.Namespaces, ns.Name) {
 		return []string{"Capsule's objects in namespace " + ns.Name + ", until the Tenant of tenure.dev is ready there"}, nil
 	}
-	return r.clean(ctx, s, ns.Name)
+	return r.clean(ctx, s, ns)
 }
 
 // clean deletes the objects that Capsule created in a namespace, each once its replacement
 // exists. It returns descriptions of the objects that remain.
-func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string) ([]string, error) {
+func (r *TenantReconciler) clean(ctx context.Context, s *state, ns *corev1.Namespace) ([]string, error) {
+	namespace := ns.Name
 	var bindings rbacv1.RoleBindingList
 	var quotas corev1.ResourceQuotaList
 	var limits corev1.LimitRangeList
@@ -115,7 +116,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 		objects []client.Object
 		wanted  int
 	}{
-		{"ResourceQuota", pointers(quotas.Items), len(s.ours.Spec.Quotas)},
+		{"ResourceQuota", pointers(quotas.Items), len(tenancy.QuotasOf(s.ours, namespace, ns.Labels))},
 		{"LimitRange", pointers(limits.Items), len(s.ours.Spec.LimitRanges)},
 		{"NetworkPolicy", pointers(networks.Items), len(s.ours.Spec.NetworkPolicies)},
 	} {

@@ -74,6 +74,7 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Namespace{}, toTenant, builder.WithPredicates(ofCapsule)).
 		Watches(&corev1.ServiceAccount{}, tenantOfAccount(mgr.GetClient()), builder.WithPredicates(promotion)).
+		Watches(&corev1.ResourceQuota{}, toTenant, builder.WithPredicates(customResourcesCounted)).
 		Watches(&v1beta2.CapsuleConfiguration{}, toAll, builder.WithPredicates(changed)).
 		Watches(profile(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).

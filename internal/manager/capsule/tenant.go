@@ -164,6 +164,9 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 		s.refuse(reasonRefused, "a rule of spec.rules cannot be put in force: "+problem.Error())
 		return nil
 	}
+	if err := r.countCustomResources(ctx, s); err != nil {
+		return err
+	}
 	left, err := r.refer(ctx, s)
 	if err != nil {
 		return err

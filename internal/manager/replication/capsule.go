@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -164,6 +165,9 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		if err != nil || s == nil {
 			return nil, err
 		}
+		if s.object, err = r.readable(ctx, tenant); err != nil {
+			return nil, err
+		}
 		j.scopes = append(j.scopes, *s)
 		for _, ns := range s.namespaces {
 			owner[ns.Name] = tenant
@@ -185,6 +189,19 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		p.add(reasonRefused, "%s", d.refused)
 	}
 	return j, nil
+}
+
+// readable returns what templates can read of a Tenant of Capsule: all of it, without the bookkeeping of the
+// API server. It returns nil for a tenant without one.
+func (r *CapsuleReconciler) readable(ctx context.Context, tenant string) (map[string]any, error) {
+	t := &v1beta2.Tenant{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: tenant}, t); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read Capsule's Tenant %s: %w", tenant, err)
+	}
+	t.ManagedFields = nil
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(t)
 }
 
 // tenants returns the names of the tenants whose namespaces get the objects.

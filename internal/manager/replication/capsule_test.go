@@ -53,7 +53,7 @@ spec:
   serviceAccount: {name: gitops}
   resources:
     - namespaceSelector: {matchLabels: {environment: production}}
-      additionalMetadata: {labels: {replicated-by: capsule}}
+      additionalMetadata: {labels: {replicated-by: capsule, for: "{{tenant.name}}"}}
       rawItems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "db-{{namespace}}"}, data: {of: "{{ tenant.name }}"}}]
       context: {resources: [{index: labelled, kind: ConfigMap, selector: {matchLabels: {shared: "true"}}, namespace: "{{ namespace }}"}]}
       generators:
@@ -61,7 +61,7 @@ spec:
             apiVersion: v1
             kind: ConfigMap
             metadata: {name: "db-{{ .namespace.metadata.name }}", namespace: platform}
-            data: {found: "{{ len .labelled }} {{ (index .labelled 0).data.key }}"}
+            data: {found: "{{ len .labelled }} {{ (index .labelled 0).data.key }}", owner: "{{ (index .tenant.spec.owners 0).name }}"}
 ---
 apiVersion: capsule.clastix.io/v1beta2
 kind: TenantResource
@@ -127,7 +127,7 @@ spec:
 	}}, db.Status.ProcessedItems); diff != "" {
 		t.Errorf("the processed items (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"of": "solar", "found": "1 value"}, made.Data); diff != "" || made.Labels["replicated-by"] != "capsule" {
+	if diff := cmp.Diff(map[string]string{"of": "solar", "found": "1 value", "owner": "system:serviceaccount:solar-a:gitops"}, made.Data); diff != "" || made.Labels["replicated-by"] != "capsule" || made.Labels["for"] != "solar" {
 		t.Errorf("the object has labels %v and data (-want +got):\n%s", made.Labels, diff)
 	}
 	ready(t, c, local("second"), metav1.ConditionUnknown, "DependencyNotReady", "there is no TenantResource nothing")

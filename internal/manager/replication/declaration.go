@@ -36,6 +36,8 @@ type declaration struct {
 	account *replication.Account
 	// refused is the reason why the declaration is refused, or "".
 	refused string
+	// home is the namespace of the declaration, if it has one.
+	home string
 	// perNamespace is set if each namespace has its own account that applies the objects.
 	perNamespace bool
 }
@@ -49,7 +51,7 @@ var tenantResources = kindOfCapsule{
 		if !ok {
 			return &declaration{}
 		}
-		d := &declaration{spec: t.Spec.ReplicationSpec, status: *t.Status.DeepCopy()}
+		d := &declaration{spec: t.Spec.ReplicationSpec, status: *t.Status.DeepCopy(), home: t.Namespace}
 		if t.Spec.ServiceAccount != nil {
 			d.account = &replication.Account{Name: t.Spec.ServiceAccount.Name}
 		}
@@ -136,12 +138,15 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 			e.Items = append(e.Items, item.Raw)
 		}
 		for n, item := range resources.NamespacedItems {
+			if item.Namespace == "" {
+				item.Namespace = d.home
+			}
 			src, err := sourceOf(fmt.Sprintf("%s.namespacedItems[%d]", e.Name, n), item, kinds)
 			if err != nil {
 				p.add(reasonRefused, "%s: %v", src.where, err)
 				continue
 			}
-			src.reader = d.reader(src.namespace, account, scopes)
+			src.reader = d.reader(account, scopes)
 			if item.Selector != nil {
 				src.strip = item.Selector.MatchLabels
 			}
@@ -183,9 +188,10 @@ func (d *declaration) context(name string, context *v1beta2.TemplateContext, acc
 			p.add(reasonRefused, "%s: %v", where, err)
 			continue
 		}
-		src.index, src.inEach, src.reader = item.Index, inEach, account
+		src.index, src.inEach = item.Index, inEach
+		src.reader = func(_, namespace string) replication.Account { return account(namespace) }
 		if !inEach {
-			src.reader = d.reader(src.namespace, account, scopes)
+			src.reader = d.reader(account, scopes)
 		}
 		all = append(all, src)
 	}
@@ -195,22 +201,14 @@ func (d *declaration) context(name string, context *v1beta2.TemplateContext, acc
 // namespaceVariable is the variable for the namespace that gets the objects, in a reference.
 var namespaceVariable = regexp.MustCompile(`^\{\{ *[.]?namespace *\}\}$`)
 
-// reader returns the account that reads a source for a namespace. A tenant's objects are copied
-// to its own namespaces only.
-func (d *declaration) reader(namespace string, account func(string) replication.Account, scopes []scope) func(string) replication.Account {
-	for s := range scopes {
-		if d.perNamespace && scopes[s].has(namespace) {
-			return readerOf(&scopes[s], namespace, account)
-		}
-	}
-	return account
-}
-
-// readerOf lets the account of the source read for namespaces of the same tenant.
-func readerOf(s *scope, source string, account func(string) replication.Account) func(string) replication.Account {
-	return func(namespace string) replication.Account {
-		if s.has(namespace) {
-			return account(source)
+// reader returns the account that reads the objects of a namespace for a target namespace. A tenant's
+// objects are copied to its own namespaces only.
+func (d *declaration) reader(account func(string) replication.Account, scopes []scope) func(source, namespace string) replication.Account {
+	return func(source, namespace string) replication.Account {
+		for s := range scopes {
+			if d.perNamespace && scopes[s].has(source) && scopes[s].has(namespace) {
+				return account(source)
+			}
 		}
 		return account(namespace)
 	}
@@ -223,20 +221,34 @@ func sourceOf(where string, item v1beta2.ObjectReference, kinds scopeOfKind) (so
 	if version == "" {
 		version = "v1"
 	}
-	var err error
-	if src.kind, err = kindOf(version, item.Kind); err != nil {
+	kind, err := kindOf(version, item.Kind)
+	if err != nil {
 		return src, err
 	}
+	src.kind = kind
 	if kinds(src.kind) == replication.Cluster {
 		return src, fmt.Errorf("cluster-scoped kind %s/%s is not allowed: only namespaced objects are read", version, item.Kind)
 	}
-	if src.namespace == "" || (src.name == "") == (item.Selector == nil) {
-		return src, fmt.Errorf("it needs a namespace, and either a name or a selector")
+	if src.namespace == "" || src.name != "" && item.Selector != nil {
+		return src, fmt.Errorf("it needs a namespace, and at most one of a name and a selector")
 	}
-	if strings.Contains(src.namespace+src.name, "{{") {
-		return src, fmt.Errorf("namespace %q and name %q: variables are for rawItems and generators, and {{ namespace }} for the context (%s)", src.namespace, src.name, crossNamespace)
+	src.variables = strings.Contains(src.namespace+src.name, "{{")
+	if item.Selector != nil {
+		for _, value := range item.Selector.MatchLabels {
+			src.variables = src.variables || strings.Contains(value, "{{")
+		}
 	}
-	src.selector, err = selector(item.Selector)
+	src.labels = item.Selector.DeepCopy()
+	filled, err := src.of("x", "x")
+	if err != nil {
+		return src, err
+	}
+	if strings.Contains(filled.namespace+filled.name, "{{") {
+		return src, fmt.Errorf("namespace %q and name %q: only {{ tenant.name }} and {{ namespace }} can be in double braces", src.namespace, src.name)
+	}
+	if src.name == "" && !src.variables {
+		src.selector, err = selector(item.Selector)
+	}
 	return src, err
 }
 

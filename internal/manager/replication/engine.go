@@ -61,7 +61,9 @@ type entry struct {
 // scope is a tenant with its namespaces that are in place, and the names of its namespaces
 // that are not in place yet.
 type scope struct {
-	tenant     string
+	tenant string
+	// object is what templates can read of the tenant; it may be nil.
+	object     map[string]any
 	namespaces []replication.Namespace
 	waiting    []string
 }
@@ -228,7 +230,7 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 		for _, ns := range s.waiting {
 			p.add(reasonWaiting, "namespace %s is not in place yet", ns)
 		}
-		in := replication.Input{Tenant: s.tenant, Namespaces: s.namespaces, Scope: e.scope}
+		in := replication.Input{Tenant: s.tenant, TenantObject: s.object, Namespaces: s.namespaces, Scope: e.scope}
 		for i := range j.entries {
 			entry := j.entries[i].Entry
 			entry.Copies = e.copies(ctx, &j.entries[i], s, p)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,9 +25,13 @@ type source struct {
 	kind  schema.GroupVersionKind
 	// namespace is the namespace of the objects.
 	namespace string
-	// name is the name of a single object; without it, selector selects objects.
+	// name is the name of a single object; without it, selector selects objects, nil all of them.
 	name     string
 	selector labels.Selector
+	// labels select the objects of a source with variables; nil selects all.
+	labels *metav1.LabelSelector
+	// variables is set if the namespace, the name or the labels have variables.
+	variables bool
 	// strip are labels that copies do not get.
 	strip map[string]string
 	// optional is set if the object may be missing.
@@ -35,8 +40,45 @@ type source struct {
 	index string
 	// inEach is set if the objects are in the namespace that gets the template's objects.
 	inEach bool
-	// reader returns the account that reads the objects for a target namespace.
-	reader func(namespace string) replication.Account
+	// reader returns the account that reads the objects of a namespace for a target namespace.
+	reader func(source, namespace string) replication.Account
+}
+
+// of returns the source with the variables replaced by a tenant and a target namespace.
+func (src source) of(tenant, namespace string) (source, error) {
+	if src.inEach {
+		src.namespace = namespace
+	}
+	if !src.variables {
+		return src, nil
+	}
+	filled := replication.Filled(map[string]string{"namespace": src.namespace, "name": src.name}, tenant, namespace)
+	src.namespace, src.name = filled["namespace"], filled["name"]
+	if src.name != "" {
+		return src, nil
+	}
+	by := src.labels.DeepCopy()
+	if by != nil {
+		by.MatchLabels = replication.Filled(by.MatchLabels, tenant, namespace)
+	}
+	src.strip = replication.Filled(src.strip, tenant, namespace)
+	var err error
+	src.selector, err = selector(by)
+	return src, err
+}
+
+// reading identifies what an account finds by a source.
+type reading struct {
+	account                   replication.Account
+	namespace, name, selector string
+}
+
+func (src source) reading(namespace string) reading {
+	r := reading{account: src.reader(src.namespace, namespace), namespace: src.namespace, name: src.name}
+	if src.selector != nil {
+		r.selector = src.selector.String()
+	}
+	return r
 }
 
 // copies reads the objects that an entry copies, for each target namespace. If the account
@@ -51,14 +93,23 @@ func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) 
 			p.add(reasonRefused, "%s: the cluster has no kind %s of %s in namespaces", src.where, src.kind.Kind, src.kind.GroupVersion())
 			continue
 		}
-		// Usually one account reads the objects for all namespaces.
-		read := map[replication.Account][]*unstructured.Unstructured{}
+		// Usually one account reads the same objects for all namespaces.
+		read := map[reading][]*unstructured.Unstructured{}
 		for _, ns := range from.Selects(s.namespaces) {
-			account := src.reader(ns.Name)
-			found, done := read[account]
+			here, err := src.of(s.tenant, ns.Name)
+			if err != nil {
+				p.add(reasonRefused, "%s: the selector selects nothing: %v", src.where, err)
+				continue
+			}
+			key := here.reading(ns.Name)
+			found, done := read[key]
 			if !done {
-				found = e.find(ctx, src, account, p)
-				read[account] = found
+				found = e.find(ctx, here, key.account, p)
+				if from.Capsule && here.name == "" {
+					// The plan would refuse to copy copies, which nobody named.
+					found = slices.DeleteFunc(found, func(u *unstructured.Unstructured) bool { return u.GetLabels()[replication.LabelReplicated] != "" })
+				}
+				read[key] = found
 			}
 			all[ns.Name] = append(all[ns.Name], found...)
 		}
@@ -77,17 +128,14 @@ func (e *Engine) contexts(ctx context.Context, from *entry, s scope, p *problems
 			p.add(reasonRefused, "%s: the cluster has no kind %s of %s in namespaces", src.where, src.kind.Kind, src.kind.GroupVersion())
 			continue
 		}
-		type reading struct {
-			account   replication.Account
-			namespace string
-		}
 		read := map[reading][]any{}
 		for _, ns := range from.Selects(s.namespaces) {
-			here := src
-			if src.inEach {
-				here.namespace = ns.Name
+			here, err := src.of(s.tenant, ns.Name)
+			if err != nil {
+				p.add(reasonRefused, "%s: the selector selects nothing: %v", src.where, err)
+				continue
 			}
-			key := reading{account: src.reader(ns.Name), namespace: here.namespace}
+			key := here.reading(ns.Name)
 			objects, done := read[key]
 			if !done {
 				objects = []any{}
@@ -136,7 +184,11 @@ func (e *Engine) find(ctx context.Context, src source, account replication.Accou
 	} else {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(src.kind)
-		err = c.List(ctx, list, client.InNamespace(src.namespace), client.MatchingLabelsSelector{Selector: src.selector}, client.Limit(maxFound+1))
+		by := src.selector
+		if by == nil {
+			by = labels.Everything()
+		}
+		err = c.List(ctx, list, client.InNamespace(src.namespace), client.MatchingLabelsSelector{Selector: by}, client.Limit(maxFound+1))
 		for i := range list.Items {
 			found = append(found, &list.Items[i])
 		}

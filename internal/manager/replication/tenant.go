@@ -210,7 +210,7 @@ func tenantEntry(tenant *v1alpha1.Tenant, o *v1alpha1.ReplicatedObjects, s *scop
 			p.add(reasonRefused, "%s: %v", src.where, err)
 			continue
 		}
-		src.reader = reader(s, from.Namespace, e.account)
+		src.reader = reader(s, e.account)
 		e.from = append(e.from, src)
 	}
 	return e
@@ -218,11 +218,13 @@ func tenantEntry(tenant *v1alpha1.Tenant, o *v1alpha1.ReplicatedObjects, s *scop
 
 // reader returns the account that reads objects from a namespace: the account of the
 // namespace if it is the tenant's, and otherwise the account of the target namespace.
-func reader(s *scope, namespace string, account func(string) replication.Account) func(string) replication.Account {
-	if s.has(namespace) {
-		return func(string) replication.Account { return account(namespace) }
+func reader(s *scope, account func(string) replication.Account) func(source, namespace string) replication.Account {
+	return func(source, namespace string) replication.Account {
+		if s.has(source) {
+			return account(source)
+		}
+		return account(namespace)
 	}
-	return account
 }
 
 // selector parses a selector; nil selects everything.

@@ -331,6 +331,62 @@ func TestContextIsRead(t *testing.T) {
 	}
 }
 
+// TestNamespacedItems checks the references of Capsule's documentation: without a namespace, with
+// variables, and with neither a name nor a selector.
+func TestNamespacedItems(t *testing.T) {
+	t.Parallel()
+	object := func(namespace, name string, labels map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+	}
+	c := faked(t,
+		object("solar-a", "own", nil), object("solar-a", "solar-conf", map[string]string{"for": "solar"}), object("solar-a", "for-solar-b", nil),
+		object("solar-a", "copy", map[string]string{replication.LabelReplicated: replication.Made}), object("solar-system", "shared", nil),
+	)
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), apimeta.RESTScopeNamespace)
+	e := &Engine{Clients: anybody{c}, Mapper: mapper, Now: time.Now}
+	account := func(namespace string) replication.Account {
+		return replication.Account{Namespace: namespace, Name: "solar"}
+	}
+	scopes := []scope{{tenant: "solar", namespaces: []replication.Namespace{{Name: "solar-b"}}}}
+	for name, tc := range map[string]struct {
+		reason, home string
+		item         v1beta2.ObjectReference
+		want         []string
+		problem      string
+	}{
+		"own namespace":      {reason: "a TenantResource reads its own namespace", home: "solar-a", item: v1beta2.ObjectReference{Name: "own"}, want: []string{"own"}},
+		"everything":         {reason: "all but copies", home: "solar-a", item: v1beta2.ObjectReference{}, want: []string{"for-solar-b", "own", "solar-conf"}},
+		"namespace":          {reason: "the tenant names it", item: v1beta2.ObjectReference{Namespace: "{{tenant.name}}-system"}, want: []string{"shared"}},
+		"name":               {reason: "the tenant names it", home: "solar-a", item: v1beta2.ObjectReference{Name: "{{ tenant.name }}-conf"}, want: []string{"solar-conf"}},
+		"name for namespace": {reason: "the target names it", home: "solar-a", item: v1beta2.ObjectReference{Name: "for-{{namespace}}"}, want: []string{"for-solar-b"}},
+		"selector": {reason: "the tenant names it", home: "solar-a", item: v1beta2.ObjectReference{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "{{tenant.name}}"}},
+		}, want: []string{"solar-conf"}},
+		"other variable": {reason: "nothing else is a variable", home: "solar-a", item: v1beta2.ObjectReference{Name: "{{ x }}"}, problem: "only {{ tenant.name }} and {{ namespace }}"},
+		"no namespace":   {reason: "a GlobalTenantResource would read the whole cluster", item: v1beta2.ObjectReference{Name: "own"}, problem: "it needs a namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.item.Kind = "ConfigMap"
+			d := &declaration{home: tc.home}
+			d.spec.Resources = []v1beta2.Replicated{{NamespacedItems: []v1beta2.ObjectReference{tc.item}}}
+			var p problems
+			wanted := e.plan(t.Context(), &job{scopes: scopes, entries: capsuleEntries(d, account, scopes, e.scope, &p)}, &p)
+			var got []string
+			for _, w := range wanted {
+				got = append(got, w.object.GetName())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if p.message() != "" && tc.problem == "" || !strings.Contains(p.message(), tc.problem) {
+				t.Errorf("%s: got %q, want %q", tc.reason, p.message(), tc.problem)
+			}
+		})
+	}
+}
+
 // TestRequested asks for reconciliations as clients of Capsule do.
 func TestRequested(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,10 @@ func TestVerify(t *testing.T) {
 		return err == nil && ns.Labels["tenure.dev/parameters"] != "", "its labels"
 	})
 	const tenant, manager, resource = "I15-api", "I15-api-manager", "I15-api-TenantResource"
+	testwait.For(t, "the rules for the manager to be in force", patience, func() (bool, string) {
+		f := try(t, restConfig)[manager]
+		return f.Outcome == catalog.Stopped, string(f.Outcome) + " " + f.Message + f.Reason
+	})
 	verified(t, restConfig, "every control is there", map[string]want{
 		tenant:   {catalog.Stopped, "manager, RBAC"},
 		manager:  {catalog.Stopped, byEither},

@@ -124,7 +124,7 @@ func (r *Reconciler) renew(ctx context.Context, f *reconcileState, shares []core
 		of := slices.IndexFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
 			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name
 		})
-		if !stays || of < 0 || o.DeletionTimestamp.IsZero() || !slices.Contains(o.Finalizers, tenancy.QuotaFinalizer) {
+		if !stays || of < 0 || !f.bounds(f.tenant.Spec.Quotas[of].Name, o.Namespace) || o.DeletionTimestamp.IsZero() || !slices.Contains(o.Finalizers, tenancy.QuotaFinalizer) {
 			continue
 		}
 		if err := tenantnamespace.ReleaseQuota(ctx, r.Client, o, false); err != nil {
@@ -158,7 +158,7 @@ func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuot
 	}
 	var shares []tenancy.Share
 	for _, ns := range f.list {
-		if tenancy.OfPlatform(ns.Name, f.profile) {
+		if tenancy.OfPlatform(ns.Name, f.profile) || !f.bounds(q.Name, ns.Name) {
 			continue
 		}
 		s := tenancy.Share{Namespace: ns.Name, Leaving: !ns.DeletionTimestamp.IsZero()}
@@ -171,7 +171,8 @@ func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuot
 		shares = append(shares, s)
 		delete(have, ns.Name)
 	}
-	// A part still counts if the namespace lost its label or is not in the cache yet.
+	// A part still counts if the namespace lost its label or is not in the cache yet, or until
+	// pruneShares deletes it.
 	for namespace, o := range have {
 		shares = append(shares, tenancy.Share{Namespace: namespace, Exists: true, Leaving: true, Hard: o.Spec.Hard, Enforced: o.Status.Hard, Used: o.Status.Used})
 	}
@@ -193,18 +194,32 @@ func divide(f *reconcileState, q v1alpha1.TenantQuota, all []corev1.ResourceQuot
 	return writes, over
 }
 
-// pruneShares deletes parts of quotas that the Tenant no longer has.
+// bounds reports whether the Tenant has a quota of this name that applies to a namespace, or
+// to a namespace that is not in the list.
+func (f *reconcileState) bounds(quota, namespace string) bool {
+	named := func(q v1alpha1.TenantQuota) bool { return q.Name == quota }
+	i := slices.IndexFunc(f.list, func(ns *corev1.Namespace) bool { return ns.Name == namespace })
+	if i < 0 {
+		return slices.ContainsFunc(f.tenant.Spec.Quotas, named)
+	}
+	return slices.ContainsFunc(tenancy.QuotasOf(f.tenant, namespace, f.list[i].Labels), named)
+}
+
+// pruneShares deletes parts of quotas that the Tenant no longer has, or that no longer apply to
+// their namespace.
 func (r *Reconciler) pruneShares(ctx context.Context, f *reconcileState, shares []corev1.ResourceQuota) error {
 	for i := range shares {
 		o := &shares[i]
 		wanted := slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name
+			return tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name && f.bounds(q.Name, o.Namespace)
 		})
 		if wanted || o.Labels[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
 			continue
 		}
 		// A part that became a quota of the namespace has lost the label by now.
-		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name }) {
+		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
+			return !tenancy.SharedByTenant(q) && tenancy.QuotaObjectName(f.tenant, q.Name) == o.Name && f.bounds(q.Name, o.Namespace)
+		}) {
 			continue
 		}
 		if err := tenantnamespace.ReleaseQuota(ctx, r.Client, o, true); client.IgnoreNotFound(err) != nil {

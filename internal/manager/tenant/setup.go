@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,6 +64,9 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return interested(ctx, mgr.GetClient(), o)
 		}), builder.WithPredicates(namespaceChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return selecting(ctx, mgr.GetClient(), o)
+		}), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.ResourceQuota{}, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(shares)).
 		Watches(&rbacv1.ClusterRole{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
@@ -133,6 +138,22 @@ func interested(ctx context.Context, c client.Reader, o client.Object) []reconci
 		requests = append(requests, reconcile.Request{NamespacedName: named(list.Items[i].Name)})
 	}
 	return requests
+}
+
+// selecting returns the Tenant of a namespace if the labels of the namespace decide which of the
+// Tenant's quotas apply to it.
+func selecting(ctx context.Context, c client.Reader, ns client.Object) []reconcile.Request {
+	tenant := &v1alpha1.Tenant{}
+	if err := c.Get(ctx, named(ns.GetLabels()[v1alpha1.LabelTenant]), tenant); err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot read the tenant of a namespace", "namespace", ns.GetName())
+		}
+		return nil
+	}
+	if !slices.ContainsFunc(tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return q.NamespaceSelector != nil }) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: named(tenant.Name)}}
 }
 
 func tenants(ctx context.Context, c client.Reader) []reconcile.Request {

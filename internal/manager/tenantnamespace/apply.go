@@ -69,7 +69,7 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	// Objects that the rules certainly refuse are applied once the label marks the parameters
 	// as in force, since the change of the label triggers another reconciliation.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
-	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
+	complete, ours := tenant == nil || hasShares(tenant, ns, have), have.ours(tenant)
 	if !complete {
 		// The manager adds no rights before the quotas are in force, but it removes
 		// obsolete rights and keeps the limits. The creation of the quotas triggers the
@@ -94,10 +94,10 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	return result, problem, err
 }
 
-// hasShares reports whether the namespace has its part of each of the Tenant's quotas, and
+// hasShares reports whether the namespace has its part of each Tenant quota that applies to it, and
 // none of them is being deleted.
-func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
-	for _, q := range tenant.Spec.Quotas {
+func hasShares(tenant *v1alpha1.Tenant, ns *corev1.Namespace, have *contents) bool {
+	for _, q := range tenancy.QuotasOf(tenant, ns.Name, ns.Labels) {
 		if q.Scope == "Namespace" {
 			continue
 		}

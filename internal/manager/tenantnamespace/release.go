@@ -23,7 +23,7 @@ import (
 // Tenant should have, so releaseShares skips them. The Tenant may be nil.
 func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, have *contents) error {
 	for _, q := range have.quotas {
-		if tenant != nil && isShareOf(q, tenant) && slices.ContainsFunc(tenant.Spec.Quotas, func(of v1alpha1.TenantQuota) bool {
+		if tenant != nil && isShareOf(q, tenant) && slices.ContainsFunc(tenancy.QuotasOf(tenant, ns.Name, ns.Labels), func(of v1alpha1.TenantQuota) bool {
 			return of.Scope != "Namespace" && tenancy.QuotaObjectName(tenant, of.Name) == q.Name
 		}) {
 			continue
