@@ -20,6 +20,15 @@ import (
 
 const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
+const (
+	// maxAccessReview is the maximum size of a review that the proxy answers, in bytes. The API
+	// server answers larger ones: a decoded review takes up to a hundred times its size.
+	maxAccessReview = 16 << 10
+	// decodedRules is the memory of a decoded and changed answer to a rules review, as a multiple
+	// of its size.
+	decodedRules = 4
+)
+
 // withAccessReviews answers a SelfSubjectAccessReview about a list or watch that the proxy
 // answers.
 func (p *Proxy) withAccessReviews(next http.Handler) http.Handler {
@@ -38,7 +47,7 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	if r.Method != http.MethodPost || !c.unambiguous || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
 	}
-	content, err := io.ReadAll(c.memory.Reader(r.Body))
+	content, err := io.ReadAll(c.memory.Reader(io.LimitReader(r.Body, maxAccessReview+1)))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return true, refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large"))
@@ -50,7 +59,10 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	if err != nil {
 		return true, badRequest("body", "the body cannot be read")
 	}
-	r.Body = io.NopCloser(bytes.NewReader(content))
+	r.Body = readCloser{io.MultiReader(bytes.NewReader(content), r.Body), r.Body}
+	if len(content) > maxAccessReview {
+		return false, nil
+	}
 	object, _, err := codecs.UniversalDeserializer().Decode(content, nil, nil)
 	review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
 	if err != nil || !ok {
@@ -76,6 +88,12 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	}
 	writeObject(w, r.Header.Get("Accept"), http.StatusCreated, authorizationv1.SchemeGroupVersion, review)
 	return true, nil
+}
+
+// readCloser is the body of a request of which the proxy has read the beginning.
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 // answers reports whether a question is about a list or watch of a kind that has a rule.
@@ -190,7 +208,7 @@ func (h *bufferedResponse) Write(b []byte) (int, error) {
 	if h.code == 0 {
 		h.code = http.StatusOK
 	}
-	if h.full = cmp.Or(h.full, h.memory.Take(int64(len(b)))); h.full != nil {
+	if h.full = cmp.Or(h.full, h.memory.Take(decodedRules*int64(len(b)))); h.full != nil {
 		return len(b), nil // report success, so that the writer continues to the end
 	}
 	return h.body.Write(b)

@@ -29,7 +29,7 @@ func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
 		c.caller = c.credential.certificateUser
 		if c.caller == nil {
-			who, err := p.reviews.user(r.Context(), c.credential.token)
+			who, err := p.authenticate(r.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -38,6 +38,21 @@ func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 		return nil
 	})
+}
+
+// authenticate returns the user of a token. It limits the long-running requests that wait for
+// it, which withInFlightLimit does not count: each unknown token is a request to the API server.
+func (p *Proxy) authenticate(ctx context.Context, c *requestCall) (user.Info, error) {
+	if !c.longRunning() {
+		return p.reviews.user(ctx, c.credential.token)
+	}
+	if !p.entering.take("", 1) {
+		return nil, tooMany("in-flight", "the proxy has too many requests, try again later")
+	}
+	defer p.entering.giveBack("", 1)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return p.reviews.user(ctx, c.credential.token)
 }
 
 const (

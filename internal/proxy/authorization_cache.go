@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,16 +152,23 @@ func trim(o any) (any, error) {
 	case *rbacv1.ClusterRoleBinding:
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}, nil
 	case *rbacv1.RoleBinding:
-		kept := &rbacv1.RoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}
+		kept := &rbacv1.RoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: first(o.Subjects)}
 		onlyLabels(&kept.ObjectMeta, o.Labels, platformLabels)
 		return kept, nil
 	case *rbacv1.ClusterRole:
 		return &rbacv1.ClusterRole{ObjectMeta: meta(o.ObjectMeta), Rules: o.Rules}, nil
 	case *rbacv1.Role:
-		return &rbacv1.Role{ObjectMeta: meta(o.ObjectMeta), Rules: o.Rules}, nil
+		return &rbacv1.Role{ObjectMeta: meta(o.ObjectMeta), Rules: first(o.Rules)}, nil
 	}
 	return o, nil
 }
+
+// maxEntries is the maximum number of subjects of a RoleBinding, and of rules of a Role, that the
+// cache keeps. A tenant can create objects with 25,000, which take 20 MB each.
+const maxEntries = 1000
+
+// first returns a copy of the first maxEntries entries.
+func first[T any](all []T) []T { return slices.Clone(all[:min(len(all), maxEntries)]) }
 
 // tenantLabels are the labels that assign a namespace to a tenant.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}

@@ -117,10 +117,10 @@ func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCa
 // serveAsProxy sends a list with the proxy's own credentials and the selection's selectors,
 // and passes the answer on. A get has no selection: its path selects the object.
 func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, selected *Selection) error {
-	if !p.lists.take(c.flowKey) {
+	if !p.lists.take(c.flowKey, 1) {
 		return tooMany("quota", "%q has %d requests for shared objects open, which is the limit: wait until one ends", c.flowKey, p.lists.max)
 	}
-	defer p.lists.giveBack(c.flowKey)
+	defer p.lists.giveBack(c.flowKey, 1)
 	query, err := r.URL.Query(), error(nil)
 	switch {
 	case selected == nil:
@@ -158,19 +158,34 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 		changed := p.cache.change.changed()
 		return p.cache.visible(who, attributes{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource}), changed
 	}
-	if namespaces, _ := visible(); len(namespaces) == 0 {
+	namespaces, _ := visible()
+	if len(namespaces) == 0 {
 		return false, nil
 	}
-	watching, limit := c.info.Verb == "watch", p.lists
+	// withUserLimits has counted a watch as one.
+	more := 0
+	grow := func(namespaces int) bool {
+		added := max(0, namespaces/namespacesPerWatch-more)
+		if !p.watches.take(c.flowKey, added) {
+			return false
+		}
+		more += added
+		return true
+	}
+	defer func() { p.watches.giveBack(c.flowKey, more) }()
+	watching := c.info.Verb == "watch"
 	if watching {
-		limit = p.watches
+		if !grow(len(namespaces)) {
+			return true, p.tooManyWatches(c.flowKey)
+		}
 		p.metrics.watches.Inc()
 		defer p.metrics.watches.Dec()
+	} else {
+		if !p.lists.take(c.flowKey, 1) {
+			return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, p.lists.max)
+		}
+		defer p.lists.giveBack(c.flowKey, 1)
 	}
-	if !limit.take(c.flowKey) {
-		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, limit.max)
-	}
-	defer limit.giveBack(c.flowKey)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if watching {
@@ -188,6 +203,6 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 		prefix += "/" + c.info.APIGroup
 	}
 	return p.fanout.Answer(w, r, fanout.Request{
-		Identity: identityText(who), FlowKey: c.flowKey, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
+		Identity: identityText(who), FlowKey: c.flowKey, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible, Grow: grow,
 	}), nil
 }

@@ -30,6 +30,9 @@ const (
 	// maxAllWatches limits the watches, logs and upgraded connections of all users. At 60
 	// KB each, they take 600 MB of the memory in config/proxy.
 	maxAllWatches = 10_000
+	// namespacesPerWatch is the number of namespaces for which a watch of -A counts as one
+	// more: the proxy opens a watch of about 10 KB for each namespace.
+	namespacesPerWatch = 4
 )
 
 // clientTimeouts holds the time limits for slow clients: bodyTimeout and writeTimeout, except in
@@ -37,7 +40,7 @@ const (
 type clientTimeouts struct{ body, write time.Duration }
 
 // withInFlightLimit limits how many requests the proxy handles at a time, and the time and
-// the body of each. A long-running request has none of these limits.
+// the body of each. A long-running request has none of these limits, but see [Proxy.authenticate].
 func (p *Proxy) withInFlightLimit(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
 		if c.longRunning() {
@@ -45,10 +48,10 @@ func (p *Proxy) withInFlightLimit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return nil
 		}
-		if !p.inFlight.take("") {
+		if !p.inFlight.take("", 1) {
 			return tooMany("in-flight", "the proxy has too many requests, try again later")
 		}
-		defer p.inFlight.giveBack("")
+		defer p.inFlight.giveBack("", 1)
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
@@ -73,18 +76,27 @@ func (p *Proxy) withUserLimits(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
 		c.flowKey = p.cache.flowKeyOf(c.caller)
 		if c.longRunning() {
+			if !p.watches.take(c.flowKey, 1) {
+				return p.tooManyWatches(c.flowKey)
+			}
+			defer p.watches.giveBack(c.flowKey, 1)
 			c.memory = p.memory.OpenExact(c.flowKey)
 		} else {
-			if !p.perUser.take(c.flowKey) {
+			if !p.perUser.take(c.flowKey, 1) {
 				return tooMany("quota", "%q has too many requests under way: at most %d at a time", c.flowKey, p.perUser.max)
 			}
-			defer p.perUser.giveBack(c.flowKey)
+			defer p.perUser.giveBack(c.flowKey, 1)
 			c.memory = p.memory.Open(c.flowKey)
 		}
 		defer c.memory.Close()
 		next.ServeHTTP(w, r)
 		return nil
 	})
+}
+
+// tooManyWatches returns the refusal of a watch, log or connection.
+func (p *Proxy) tooManyWatches(flowKey string) error {
+	return tooMany("quota", "%q has too many watches, logs and connections open, or all users together have: at most %d and %d at a time", flowKey, p.watches.max, p.watches.all)
 }
 
 // flowKeyOf returns the key under which the limits count a user. The service
@@ -115,24 +127,24 @@ func newQuota(maximum, all int) *quota {
 	return &quota{max: maximum, all: all, taken: map[string]int{}}
 }
 
-// take takes one unit for a key, or returns false if the key or all keys together hold the
-// maximum. Call giveBack after take returned true.
-func (q *quota) take(who string) bool {
+// take takes n units for a key, or returns false if the key or all keys together would hold more
+// than the maximum. Call giveBack after take returned true.
+func (q *quota) take(who string, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.max > 0 && q.taken[who] >= q.max || q.all > 0 && q.sum >= q.all {
+	if q.max > 0 && q.taken[who]+n > q.max || q.all > 0 && q.sum+n > q.all {
 		return false
 	}
-	q.taken[who]++
-	q.sum++
+	q.taken[who] += n
+	q.sum += n
 	return true
 }
 
-func (q *quota) giveBack(who string) {
+func (q *quota) giveBack(who string, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sum--
-	if q.taken[who]--; q.taken[who] <= 0 {
+	q.sum -= n
+	if q.taken[who] -= n; q.taken[who] <= 0 {
 		delete(q.taken, who)
 	}
 }

@@ -142,13 +142,13 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 	for i := range slowUsers * slowRequests {
 		open.Go(func() {
 			var once sync.Once
-			body := &stalling{left: maxBody - 1, ctx: ctx, stalled: func() { once.Do(func() { stalled.Add(1) }) }}
+			body := &stalling{left: maxAccessReview - 1, ctx: ctx, stalled: func() { once.Do(func() { stalled.Add(1) }) }}
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+accessReviewPath, body)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			r.ContentLength = maxBody
+			r.ContentLength = maxAccessReview
 			r.Header.Set("Authorization", fmt.Sprintf("Bearer slow-%d", i%slowUsers))
 			response, err := transport.RoundTrip(r)
 			switch {
@@ -166,11 +166,9 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 		})
 	}
 	limits := budget.Default()
-	// A client stalls as soon as the kernel has buffered its body, before the proxy reads the
-	// body. The number of bodies that the proxy holds varies from run to run.
 	testwait.For(t, "the slow requests to be held or refused", patience, func() (bool, string) {
 		taken := s.proxy.memory.Taken()
-		return stalled.Load()+refused.Load() >= slowUsers*slowRequests && taken >= limits.All/8,
+		return stalled.Load() == slowUsers*slowRequests && taken >= slowUsers*slowRequests*(maxAccessReview-1),
 			fmt.Sprint(stalled.Load(), " stalled, ", refused.Load(), " refused, ", taken, " bytes taken")
 	})
 

@@ -71,8 +71,11 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 		// Compressed answers pass unchanged.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  http2,
-		// Pings detect a dead connection, so that its watches end.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
+		HTTP2: &http.HTTP2Config{
+			// Pings detect a dead connection, so that its watches end.
+			SendPingTimeout: keepAlive, PingTimeout: dialTimeout,
+			MaxReceiveBufferPerStream: maxUnread,
+		},
 	}
 	return rest.HTTPWrappersForConfig(config, transport)
 }
@@ -80,6 +83,9 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 const (
 	dialTimeout = 10 * time.Second
 	keepAlive   = 30 * time.Second
+	// maxUnread is the maximum number of bytes of a watch that the proxy holds for a client that
+	// does not read it. Go's default of 4 MiB would let one user fill the memory.
+	maxUnread = 16 << 10
 	// idleTimeout is how long an idle connection to the API server is kept.
 	idleTimeout = 90 * time.Second
 )
@@ -132,15 +138,9 @@ func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
 // passThrough passes a request on to the API server. It is the end of the filter chain.
 func (p *Proxy) passThrough(w *recorder, r *http.Request, c *requestCall) error {
 	w.answer = "passed"
-	if c.longRunning() {
-		if !p.watches.take(c.flowKey) {
-			return tooMany("quota", "%q has too many watches, logs and connections open, or all users together have: at most %d and %d at a time", c.flowKey, p.watches.max, p.watches.all)
-		}
-		defer p.watches.giveBack(c.flowKey)
-		if c.info.Verb == "watch" {
-			p.metrics.watches.Inc()
-			defer p.metrics.watches.Dec()
-		}
+	if c.info.Verb == "watch" {
+		p.metrics.watches.Inc()
+		defer p.metrics.watches.Dec()
 	}
 	p.reverseProxy.ServeHTTP(w, r)
 	return nil

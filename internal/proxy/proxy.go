@@ -84,6 +84,7 @@ type Proxy struct {
 	buffers                  buffers
 	handler                  http.Handler
 	inFlight                 *quota // limits the requests of all users
+	entering                 *quota // limits the long-running requests of unknown callers
 	perUser                  *quota // limits the requests of each user
 	watches                  *quota
 	lists                    *quota
@@ -117,6 +118,7 @@ func New(o Options) (*Proxy, error) {
 		host: host, log: o.Log,
 		rules:                    map[schema.GroupResource]Rule{},
 		inFlight:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
+		entering:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
 		watches:                  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
 		lists:                    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
 		perUser:                  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),

@@ -234,14 +234,19 @@ func (v *authorizationCache) visible(who user.Info, a attributes) []string {
 // a cluster-wide right. The namespaces may not exist.
 func (v *authorizationCache) granted(who user.Info, a attributes) map[string]bool {
 	ofNamespace := a.group == "" && a.resource == "namespaces"
-	names := map[string]bool{}
+	names, evaluated := map[string]bool{}, map[string]bool{"": true}
 	rights := v.effectiveBindingsOf(who)
 	add := func(namespace string) {
+		// A tenant can create any number of bindings in a namespace that name the user.
+		if evaluated[namespace] {
+			return
+		}
+		evaluated[namespace] = true
 		if ofNamespace {
 			// The API server authorizes a request for a namespace in the namespace itself.
 			a.name = namespace
 		}
-		if namespace != "" && !names[namespace] && within(rights, who, a, namespace) {
+		if within(rights, who, a, namespace) {
 			names[namespace] = true
 		}
 	}

@@ -20,10 +20,10 @@ const (
 // get: if the resource version is the same both times, the object between them has the same
 // labels.
 func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, shares share) (bool, error) {
-	if !p.lists.take(c.flowKey) {
+	if !p.lists.take(c.flowKey, 1) {
 		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", c.flowKey, p.lists.max)
 	}
-	defer p.lists.giveBack(c.flowKey)
+	defer p.lists.giveBack(c.flowKey, 1)
 	path, query := canonical(c.info), r.URL.Query()
 	// The newest version satisfies every resourceVersion that a client asks for.
 	query.Del("resourceVersion")

@@ -272,14 +272,14 @@ func TestShareOfAccounts(t *testing.T) {
 			"/api/v1/namespaces/a-1/pods": s.proxy.perUser, "/api/v1/namespaces/a-1/pods?watch=true": s.proxy.watches,
 			"/api/v1/namespaces": s.proxy.lists, "/api/v1/namespaces?watch=true": s.proxy.watches,
 		} {
-			if !q.take(first) {
+			if !q.take(first, 1) {
 				t.Fatalf("%s: there is something left of the last one: %v", tc.reason, q.held())
 			}
 			code, body, _ := s.raw(t, s.request(t, http.MethodGet, path, tc.second))
 			if (code == http.StatusTooManyRequests) != tc.together {
 				t.Errorf("%s: %s is answered with %d %s", tc.reason, path, code, body)
 			}
-			q.giveBack(first)
+			q.giveBack(first, 1)
 			testwait.For(t, "the request to be given back", patience, func() (bool, string) {
 				return len(q.held()) == 0, fmt.Sprint(q.held())
 			})

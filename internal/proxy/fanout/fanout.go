@@ -48,6 +48,9 @@ type Request struct {
 	Watch bool
 	// Visible returns the namespaces to read.
 	Visible Visible
+	// Grow is called when a watch reads more namespaces, with their number. It returns false if
+	// they are too many. nil allows any number.
+	Grow func(namespaces int) bool
 }
 
 // Server merges lists and watches. It may be used from many goroutines. It buffers a list
@@ -58,7 +61,7 @@ type Server struct {
 	Transport http.RoundTripper
 	// Base is the address of the API server.
 	Base *url.URL
-	// Memory limits the bytes that lists buffer.
+	// Memory limits the bytes that lists and the events of watches buffer.
 	Memory *budget.Budget
 
 	positions positions

@@ -14,6 +14,9 @@ import (
 // etcd, and its JSON is larger.
 const maxEvent = 16 << 20
 
+// maxKept is the size of an event above which a Decoder does not keep its memory for the next one.
+const maxKept = 16 << 10
+
 // Frame is an event of a watch in JSON.
 type Frame struct {
 	Type   watch.EventType `json:"type"`
@@ -23,13 +26,14 @@ type Frame struct {
 // Decoder reads the events of a watch in JSON, each of at most 16 MiB.
 type Decoder struct {
 	limited *limitedReader
+	source  io.Reader
 	json    *json.Decoder
 }
 
 // NewDecoder returns a Decoder that reads from the body of an answer.
 func NewDecoder(body io.Reader) *Decoder {
 	limited := &limitedReader{reader: body}
-	return &Decoder{limited, json.NewDecoder(limited)}
+	return &Decoder{limited, limited, json.NewDecoder(limited)}
 }
 
 // Next returns the next event. It returns io.EOF at the normal end of a watch, and another error
@@ -38,7 +42,19 @@ func (d *Decoder) Next() (Frame, error) {
 	d.limited.left = maxEvent
 	var next Frame
 	err := d.json.Decode(&next)
+	if len(next.Object) > maxKept {
+		// The decoder keeps the memory of the largest event.
+		rest, _ := io.ReadAll(d.json.Buffered()) // it reads from memory
+		d.source = io.MultiReader(bytes.NewReader(rest), d.source)
+		d.json = json.NewDecoder(d.source)
+	}
 	return next, err
+}
+
+// wait waits until the next event begins, or the watch ends.
+func (d *Decoder) wait() {
+	d.limited.left = maxEvent
+	d.json.More()
 }
 
 // head is the part of an event's object that the watch reads.

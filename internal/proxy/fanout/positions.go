@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// maxPositions is the maximum number of points in the cache.
-const maxPositions = 10_000
+// maxPositions is the maximum number of points in the cache, and maxVersions the maximum number of
+// namespaces in all of them, which take about 100 bytes each.
+const maxPositions, maxVersions = 10_000, 200_000
 
 // positions is a cache of the resource version of each namespace, by the resource versions
 // from which clients may continue a watch. Events of several namespaces arrive in no common
@@ -21,6 +22,7 @@ type positions struct {
 	mu     sync.Mutex
 	points map[pointKey]*list.Element
 	recent list.List // of point, the most recently used first
+	held   int       // namespaces in all points
 }
 
 type pointKey [sha256.Size]byte
@@ -43,7 +45,7 @@ func (q Request) key(query url.Values, version string) pointKey {
 	return sha256.Sum256([]byte(about.Encode()))
 }
 
-// set stores a point, and evicts the least recently used points above the maximum.
+// set stores a point, and evicts the least recently used points above the maximums.
 func (p *positions) set(key pointKey, at map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,14 +53,19 @@ func (p *positions) set(key pointKey, at map[string]string) {
 		p.points = map[pointKey]*list.Element{}
 	}
 	if old, ok := p.points[key]; ok {
-		p.recent.Remove(old)
+		p.remove(old)
 	}
 	p.points[key] = p.recent.PushFront(point{key, at})
-	for len(p.points) > maxPositions {
-		last := p.recent.Back()
-		p.recent.Remove(last)
-		delete(p.points, last.Value.(point).key)
+	p.held += len(at)
+	for len(p.points) > maxPositions || p.held > maxVersions && len(p.points) > 1 {
+		p.remove(p.recent.Back())
 	}
+}
+
+func (p *positions) remove(e *list.Element) {
+	gone := p.recent.Remove(e).(point)
+	delete(p.points, gone.key)
+	p.held -= len(gone.at)
 }
 
 // get returns a point, or nil if the point is unknown.

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
 // start opens the stream of one namespace.
@@ -61,23 +63,56 @@ func (w *watcher) stream(ctx context.Context, namespace string, query url.Values
 	case <-ctx.Done():
 		return
 	}
-	decoder := NewDecoder(response.Body)
+	decoder := NewDecoder(decodedReader{response.Body, w.memory})
 	for {
-		next := event{namespace: namespace}
-		if next.frame, err = decoder.Next(); err != nil {
+		decoder.wait()
+		if err := w.pass(ctx, namespace, decoder); err != nil {
 			end(err)
 			return
 		}
-		if err := json.Unmarshal(next.frame.Object, &next.head); err != nil {
-			end(fmt.Errorf("cannot read an event of namespace %s: %w", namespace, err))
-			return
-		}
-		select {
-		case w.events <- next:
-		case <-ctx.Done():
-			return
-		}
 	}
+}
+
+// pass reads the next event of a namespace and waits until the caller has been sent it.
+func (w *watcher) pass(ctx context.Context, namespace string, decoder *Decoder) error {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	defer w.memory.Close()
+	next := event{namespace: namespace, handled: make(chan struct{})}
+	var err error
+	if next.frame, err = decoder.Next(); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(next.frame.Object, &next.head); err != nil {
+		return fmt.Errorf("cannot read an event of namespace %s: %w", namespace, err)
+	}
+	select {
+	case w.events <- next:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-next.handled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// decodedReader is a reader that takes the memory of the events that are decoded from it, which
+// is up to three times their size.
+type decodedReader struct {
+	io.Reader
+	memory *budget.Reservation
+}
+
+// Read implements io.Reader.
+func (r decodedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if full := r.memory.Take(3 * int64(n)); full != nil {
+		return n, full
+	}
+	return n, err
 }
 
 // open starts the watch of a namespace. It retries a request that the API server answers

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -25,6 +26,9 @@ type watcher struct {
 	query   url.Values
 	events  chan event
 	streams sync.WaitGroup
+	// reading is held while an event is in memory: a watch of many namespaces holds one at a time.
+	reading sync.Mutex
+	memory  *budget.Reservation
 
 	out     http.ResponseWriter
 	started bool
@@ -47,16 +51,17 @@ type trailed struct {
 	at      map[string]string
 }
 
-// maxTrail is the maximum number of points in the trail of a watch.
-const maxTrail = 64
+// maxTrail is the maximum number of points in the trail of a watch, and maxTrailed the maximum
+// number of namespaces in all of them.
+const maxTrail, maxTrailed = 64, 640
 
 // mark adds the current point to the trail.
 func (w *watcher) mark() {
 	if len(w.initial) > 0 {
 		return
 	}
-	if len(w.trail) == maxTrail {
-		w.trail = slices.Delete(w.trail, 0, 1)
+	if kept := max(1, min(maxTrail, maxTrailed/max(1, len(w.at)))); len(w.trail) >= kept {
+		w.trail = slices.Delete(w.trail, 0, len(w.trail)-kept+1)
 	}
 	w.trail = append(w.trail, trailed{w.sent, maps.Clone(w.at)})
 }
@@ -68,6 +73,8 @@ type event struct {
 	frame       Frame
 	head        head
 	err         error // the end of the stream; io.EOF if it ended normally
+	// handled is closed when the caller has been sent the frame.
+	handled chan struct{}
 }
 
 var errLeft = errors.New("a namespace is not to be seen any more")
@@ -87,7 +94,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Request, accept
 	watching := &watcher{
 		server: s, request: r.WithContext(ctx), q: q, accept: accept, query: query, out: w,
 		events: make(chan event), at: map[string]string{}, sent: query.Get("resourceVersion"), initial: map[string]bool{},
+		memory: s.Memory.OpenExact(q.FlowKey),
 	}
+	defer watching.memory.Close()
 	// No stream may outlive the request, whose headers it carries.
 	defer watching.streams.Wait()
 	defer cancel()
@@ -142,7 +151,11 @@ func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan s
 			}
 			current = now
 		case e := <-w.events:
-			if done, err := w.handle(e); done {
+			done, err := w.handle(e)
+			if e.handled != nil {
+				close(e.handled)
+			}
+			if done {
 				return err
 			}
 		}
@@ -156,6 +169,9 @@ func (w *watcher) follow(ctx context.Context, before, now []string) error {
 		if !slices.Contains(now, namespace) {
 			return expired(errLeft.Error() + ": " + namespace + ": list anew")
 		}
+	}
+	if w.q.Grow != nil && len(now) > len(before) && !w.q.Grow(len(now)) {
+		return expired("you have too many watches for one more namespace: list anew")
 	}
 	for _, namespace := range now {
 		if !slices.Contains(before, namespace) {
