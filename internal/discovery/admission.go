@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,39 @@ type admission struct {
 	// params are the parameters in the namespaces; nil if the binding reads no parameters
 	// there.
 	params []unstructured.Unstructured
+}
+
+// readMutations reads the MutatingAdmissionPolicies that have a binding: what sets the account of a
+// tenant's objects is a control, too.
+func (b *bounds) readMutations(ctx context.Context, c client.Reader) error {
+	var policies admissionv1.MutatingAdmissionPolicyList
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	for _, list := range []client.ObjectList{&policies, &bindings} {
+		if err := b.list(ctx, c, list); err != nil {
+			return err
+		}
+	}
+	for _, binding := range bindings.Items {
+		i := slices.IndexFunc(policies.Items, func(p admissionv1.MutatingAdmissionPolicy) bool { return p.Name == binding.Spec.PolicyName })
+		if i < 0 {
+			continue
+		}
+		policy := policies.Items[i].Spec
+		a := admission{name: "mutation binding " + binding.Name, spec: []any{policy, binding.Spec}}
+		for _, match := range []*admissionv1.MatchResources{binding.Spec.MatchResources, policy.MatchConstraints} {
+			if match != nil {
+				a.selectors = append(a.selectors, match.NamespaceSelector)
+			}
+		}
+		if ref := binding.Spec.ParamRef; ref != nil && policy.ParamKind != nil && ref.Namespace == "" {
+			var err error
+			if a.params, err = b.readParams(ctx, c, *policy.ParamKind, *ref); err != nil {
+				return err
+			}
+		}
+		b.admission = append(b.admission, a)
+	}
+	return nil
 }
 
 // readAdmission reads the policies that have a binding, and the webhooks.
@@ -59,6 +93,9 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 			}
 		}
 		b.admission = append(b.admission, a)
+	}
+	if err := b.readMutations(ctx, c); err != nil {
+		return err
 	}
 	for _, configuration := range webhooks.Items {
 		for _, w := range configuration.Webhooks {
@@ -109,6 +146,9 @@ func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 	if mentions(a.spec, append([]string{t.Name}, t.Namespaces...)) {
 		lines = append(lines, a.name+" names tenant "+t.Name)
 	}
+	for _, part := range parts(a.spec, append([]string{t.Name, ns.Name}, t.Namespaces...)) {
+		lines = append(lines, a.name+" may decide by "+part)
+	}
 	return lines
 }
 
@@ -129,10 +169,78 @@ func selects(s *metav1.LabelSelector, all map[string]string) bool {
 
 // mentions reports whether one of the names is in a value, as a whole word.
 func mentions(value any, names []string) bool {
+	return slices.ContainsFunc(wordsOf(value), func(w string) bool { return slices.Contains(names, w) })
+}
+
+// minPart is the minimum length of a part of a name: a shorter one is in many names.
+const minPart = 3
+
+var (
+	// looksInside matches an expression that looks at parts of a text.
+	looksInside = regexp.MustCompile(`\.(startsWith|endsWith|contains|matches|find|findAll|split|substring|indexOf|lastIndexOf)\(`)
+	// literals matches the texts in an expression.
+	literals = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
+	// anyCharacters matches the parts of a regular expression that stand for several characters.
+	anyCharacters = regexp.MustCompile(`\.[*+?]|\[[^\]]*\][*+?]?`)
+)
+
+// parts returns the words of a value that are parts of one of the names, sorted: an expression may ask how
+// a name begins or ends, and so may a pattern with a wildcard. Addresses, keys of labels and sentences are
+// no such parts.
+func parts(value any, names []string) []string {
+	var found []string
+	for _, text := range textsOf(value) {
+		plain := anyCharacters.ReplaceAllString(text, "*")
+		if strings.ContainsAny(plain, " ./:") {
+			continue
+		}
+		for _, w := range wordsOf(plain) {
+			if len(w) >= minPart && slices.ContainsFunc(names, func(name string) bool { return name != w && strings.Contains(name, w) }) {
+				found = append(found, w)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// textsOf returns the texts in the expressions of a value that look at parts of a text, and the patterns
+// with wildcards.
+func textsOf(value any) []string {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
-	words := strings.FieldsFunc(string(content), func(r rune) bool {
+	var plain any
+	_ = json.Unmarshal(content, &plain)
+	var all []string
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, child := range v {
+				walk(child)
+			}
+		case []any:
+			for _, child := range v {
+				walk(child)
+			}
+		case string:
+			if looksInside.MatchString(v) {
+				for _, m := range literals.FindAllStringSubmatch(v, -1) {
+					all = append(all, m[1]+m[2])
+				}
+			} else if strings.ContainsAny(v, "*?") {
+				all = append(all, v)
+			}
+		}
+	}
+	walk(plain)
+	return all
+}
+
+func wordsOf(value any) []string {
+	// Marshalling an object of the API server cannot fail.
+	content, _ := json.Marshal(value)
+	return strings.FieldsFunc(string(content), func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
-	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(names, w) })
 }

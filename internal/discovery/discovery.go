@@ -42,6 +42,9 @@ type Tenant struct {
 	Accounts []Account
 	// Owners are the owners of the tenant's Tenant object, in the same order.
 	Owners []Owner
+	// Holders are the accounts, users and groups with rights that the tenant can act as, in any order, among
+	// them those of Accounts; owners are not among them.
+	Holders []Holder
 	// Repositories are the Git repositories and OCI artifacts from which the tenant delivers.
 	Repositories []Repository
 	// Delivers are the resources of the objects that Flux applied for the tenant, by
@@ -57,9 +60,12 @@ type Tenant struct {
 	// Shape is equal for tenants that, apart from names, have the same rights in
 	// namespaces with the same labels, quotas, limits and network policies, and to which
 	// the same admission policies and webhooks with the same parameters apply. A policy
-	// that names a tenant gives it a shape of its own. Shape does not detect decisions by
-	// a part of a name.
+	// that names a tenant gives it a shape of its own, and so does one whose texts may be a
+	// part of the tenant's name and not of another tenant's.
 	Shape string
+	// Unlike are namespaces of the tenant whose labels, quotas, limits, network policies, admission or
+	// rights differ from those of the namespace of the first account: the first of each kind, sorted.
+	Unlike []string
 	// Why is the evidence that it is a tenant, as text.
 	Why []string
 }
@@ -93,8 +99,8 @@ type Repository struct {
 	// Source is the GitRepository or OCIRepository object.
 	Source flux.Ref
 	// URL is the address of the source. Branch is the branch of a GitRepository or the tag of an
-	// OCIRepository; it is empty if an OCIRepository selects its artifact by a digest, or by a
-	// version of which Flux has found none.
+	// OCIRepository; it is empty if a GitRepository selects no branch, or an OCIRepository its
+	// artifact by a digest, or by a version of which Flux has found none.
 	URL, Branch string
 	// Path is the folder that a Kustomization of the tenant applies, with a slash at its
 	// end, and Kustomization is this Kustomization.
@@ -143,6 +149,7 @@ func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, erro
 	d.assignRepositories()
 	d.assignDelivers(mapperOf(c))
 	d.assignRights()
+	d.assignHolders()
 	d.assignShapes()
 	found := slices.Collect(maps.Values(d.tenants))
 	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
@@ -515,7 +522,7 @@ func (d *discovery) assignRepositories() {
 			}
 			branch := flux.Tag(&r)
 			if kind == flux.GitRepository {
-				branch = cmp.Or(flux.Branch(&r), "master")
+				branch = flux.FollowedBranch(&r)
 			}
 			t.Repositories = append(t.Repositories, Repository{
 				Source:        flux.Ref{Kind: kind, Namespace: r.GetNamespace(), Name: r.GetName()},

@@ -228,7 +228,7 @@ func TestDiscover(t *testing.T) {
 			t.Parallel()
 			got := discover(t, tc.objects...)
 			for i := range got {
-				got[i].Shape, got[i].Rights, got[i].Why = "", nil, nil
+				got[i].Shape, got[i].Rights, got[i].Unlike, got[i].Why, got[i].Holders = "", nil, nil, nil, nil
 				for k := range got[i].Owners {
 					got[i].Owners[k].Shape = ""
 				}

@@ -136,12 +136,17 @@ func (d *discovery) assignRights() {
 	}
 }
 
-// addRight adds the right of a binding to one of the tenant's subjects.
-func (t *Tenant) addRight(g grant, subject string) {
-	right := Right{
+// rightOf returns the right that a binding gives to a subject.
+func rightOf(g grant, subject string) Right {
+	return Right{
 		Role: g.role.Kind + "/" + g.role.Name, Namespace: g.namespace,
 		Binding: g.name, Subject: subject, AppliedBy: g.applied,
 	}
+}
+
+// addRight adds the right of a binding to one of the tenant's subjects.
+func (t *Tenant) addRight(g grant, subject string) {
+	right := rightOf(g, subject)
 	t.Rights = append(t.Rights, right)
 	role := right.Role
 	switch {

@@ -82,7 +82,9 @@ func (d *discovery) assignShapes() {
 			shape = append(shape, "tenant "+t.Name)
 		}
 		shape = append(shape, d.rightsShape(t, "")...)
+		shape = append(shape, t.holdersShape()...)
 		var first, others []string
+		kinds := map[string]string{}
 		for _, ns := range d.namespaces {
 			if !slices.Contains(t.Namespaces, ns.Name) {
 				continue
@@ -95,6 +97,9 @@ func (d *discovery) assignShapes() {
 				continue
 			}
 			others = append(others, like)
+			if kinds[like] == "" {
+				kinds[like] = ns.Name
+			}
 		}
 		for _, like := range first {
 			shape = append(shape, "its namespace "+like)
@@ -104,6 +109,12 @@ func (d *discovery) assignShapes() {
 				shape = append(shape, "another of its namespaces "+like)
 			}
 		}
+		for like, namespace := range kinds {
+			if len(first) > 0 && !slices.Contains(first, like) {
+				t.Unlike = append(t.Unlike, namespace)
+			}
+		}
+		slices.Sort(t.Unlike)
 		for _, u := range slices.Concat(d.kustomizations, d.releases) {
 			if as := applyShape(u); as != "" && slices.Contains(t.Namespaces, u.GetNamespace()) {
 				shape = append(shape, as)

@@ -132,10 +132,21 @@ func TestShape(t *testing.T) {
 		"policy for one": {reason: "a policy that does not select one of them", more: policy("true", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"beta"}},
 		}}, false)},
-		"policy with a name":      {reason: "a policy that decides by name", more: policy("request.namespace != 'beta'", nil, false)},
-		"policy with a like name": {reason: "a part of a word is no name", more: policy("request.namespace != 'beta-2'", nil, false), same: true},
-		"parameters":              {reason: "other parameters of a policy", more: all(policy("true", nil, true), []client.Object{param("alpha", "1"), param("beta", "2")})},
-		"same parameters":         {reason: "the same parameters", more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, "1") })), same: true},
+		"policy with a name":           {reason: "a policy that decides by name", more: policy("request.namespace != 'beta'", nil, false)},
+		"policy with a like name":      {reason: "a part of a word is no name", more: policy("request.namespace != 'beta-2'", nil, false), same: true},
+		"policy with a part of a name": {reason: "a policy that asks how a name begins", more: policy("!request.namespace.startsWith('bet')", nil, false)},
+		"policy with a pattern":        {reason: "a policy that asks how a name begins and ends", more: policy("!request.namespace.matches('^bet.*x$')", nil, false)},
+		"policy with a key":            {reason: "a word of a key is no part of a name", more: policy("!object.metadata.name.startsWith('bet.dev/') && 'a bet'.contains('a')", nil, false), same: true},
+		"mutation for one": {reason: "a policy that sets fields for one of them", more: []client.Object{
+			&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "m"}},
+			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+				PolicyName: "m", MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: "alpha"},
+				}},
+			}},
+		}},
+		"parameters":      {reason: "other parameters of a policy", more: all(policy("true", nil, true), []client.Object{param("alpha", "1"), param("beta", "2")})},
+		"same parameters": {reason: "the same parameters", more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, "1") })), same: true},
 		"parameters that name the tenant": {
 			reason: "parameters that name their own tenant", same: true,
 			more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, ns) })),

@@ -3,6 +3,7 @@ package flux
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -64,9 +65,8 @@ func addressOf(u *unstructured.Unstructured) string {
 	url := field("spec", "url")
 	switch Kind(u.GetKind()) {
 	case GitRepository:
-		ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref")
-		if branch := Branch(u); branch != "" || len(ref) == 0 {
-			return url + "#" + cmp.Or(branch, "master")
+		if branch := FollowedBranch(u); branch != "" {
+			return url + "#" + branch
 		}
 		return url
 	case OCIRepository:
@@ -88,6 +88,15 @@ func Branch(u *unstructured.Unstructured) string {
 	return ref["branch"]
 }
 
+// FollowedBranch returns the branch that a GitRepository follows: the branch of [Branch], or Flux's
+// default. It returns "" if the object selects a tag, a range of versions or a commit.
+func FollowedBranch(u *unstructured.Unstructured) string {
+	if ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "ref"); len(ref) == 0 {
+		return "master"
+	}
+	return Branch(u)
+}
+
 // Tag returns the tag that an OCIRepository selects: with spec.ref.tag, or with a range of versions,
 // of which Flux has found the tag in the status. It returns "latest", which is Flux's default, if
 // the object has no spec.ref, and "" if it selects a digest, or Flux has found no version.
@@ -104,4 +113,23 @@ func Tag(u *unstructured.Unstructured) string {
 		return ref["tag"]
 	}
 	return "latest"
+}
+
+// AppliedFolder returns the address of the source of a Kustomization, without a branch or a tag, and the
+// folder of it that the Kustomization applies. It returns an error if one of them does not exist.
+func AppliedFolder(ctx context.Context, c client.Reader, kustomization Ref) (address, dir string, err error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(Kustomization.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKey{Namespace: kustomization.Namespace, Name: kustomization.Name}, u); err != nil {
+		return "", "", fmt.Errorf("cannot see what %s applies: %w", kustomization, err)
+	}
+	dir, _, _ = unstructured.NestedString(u.Object, "spec", "path")
+	of, _, _ := unstructured.NestedStringMap(u.Object, "spec", "sourceRef")
+	source := &unstructured.Unstructured{}
+	source.SetGroupVersionKind(Kind(of["kind"]).GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKey{Namespace: cmp.Or(of["namespace"], kustomization.Namespace), Name: of["name"]}, source); err != nil {
+		return "", "", fmt.Errorf("cannot see what %s applies: %w", kustomization, err)
+	}
+	address, _, _ = unstructured.NestedString(source.Object, "spec", "url")
+	return address, dir, nil
 }

@@ -40,6 +40,29 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestFollowedBranch checks which branch a GitRepository follows, for a fleet that selects another thing too.
+func TestFollowedBranch(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ref  map[string]any
+		want string
+	}{
+		"no ref":         {want: "master"},
+		"a branch":       {ref: map[string]any{"branch": "main"}, want: "main"},
+		"a full name":    {ref: map[string]any{"name": "refs/heads/next"}, want: "next"},
+		"a range":        {ref: map[string]any{"semver": ">=1.0.0"}},
+		"a name of else": {ref: map[string]any{"name": "refs/tags/v1"}},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		if tc.ref != nil {
+			u.Object["spec"] = map[string]any{"ref": tc.ref}
+		}
+		if got := FollowedBranch(u); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // TestTag checks which tag an OCIRepository selects: Flux's order is digest, range of versions, tag.
 func TestTag(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,13 @@ const FieldManager = "flux"
 const (
 	// applyConcurrency is the number of objects that are applied at a time.
 	applyConcurrency = 8
+	// policyConcurrency is the number of admission policies that are applied at a time. The API
+	// server compiles a policy within the request, which may take 34 s; on a busy machine many
+	// policies at a time take longer.
+	policyConcurrency = 2
+	// applyAttempts is how often an object is applied if the API server says each time that it
+	// did not complete the request in time.
+	applyAttempts = 3
 	// retryPause is the interval of polling for short waits: until a CRD is established, or
 	// the API server serves a kind.
 	retryPause = 100 * time.Millisecond
@@ -110,8 +117,13 @@ func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unst
 func applyStage(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(applyConcurrency)
+	policies := make(chan struct{}, policyConcurrency)
 	for _, obj := range objects {
 		group.Go(func() error {
+			if strings.HasSuffix(obj.GetKind(), "AdmissionPolicy") {
+				policies <- struct{}{}
+				defer func() { <-policies }()
+			}
 			if err := applyObject(ctx, c, obj); err != nil {
 				return fmt.Errorf("cannot apply %s: %w", describeObject(obj), err)
 			}
@@ -124,9 +136,18 @@ func applyStage(ctx context.Context, c client.Client, objects []*unstructured.Un
 	return group.Wait()
 }
 
-// applyObject retries while the API server does not know the kind or the namespace: its caches
-// learn of both a moment after their creation.
+// applyObject applies an object, again if the API server had too little time for it.
 func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
+	err := applyServed(ctx, c, obj)
+	for attempt := 1; attempt < applyAttempts && apierrors.IsTimeout(err); attempt++ {
+		err = applyServed(ctx, c, obj)
+	}
+	return err
+}
+
+// applyServed retries while the API server does not know the kind or the namespace: its caches
+// learn of both a moment after their creation.
+func applyServed(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
 	desired := obj.DeepCopy()
 	desired.SetManagedFields(nil)
 	desired.SetResourceVersion("")

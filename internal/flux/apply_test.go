@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +142,48 @@ func TestApplyAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the API server did not complete in time is tried again, but not without end.
+func TestApplyTimedOut(t *testing.T) {
+	t.Parallel()
+	for timeouts, want := range map[int]bool{0: true, 2: true, 3: false} {
+		attempt := 0
+		c := interceptor.NewClient(nil, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			if attempt++; attempt <= timeouts {
+				return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
+			}
+			return nil
+		}})
+		thing := &unstructured.Unstructured{}
+		thing.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
+		if err := applyObject(t.Context(), c, thing); (err == nil) != want || attempt > applyAttempts {
+			t.Errorf("%d timeouts: got %v after %d attempts", timeouts, err, attempt)
+		}
+	}
+}
+
+// Few policies are applied at a time, since each takes long to compile.
+func TestApplyPolicies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		c := interceptor.NewClient(nil, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-time.After(time.Second) // of the bubble
+			now.Add(-1)
+			return nil
+		}})
+		var policies []*unstructured.Unstructured
+		for range 6 {
+			p := &unstructured.Unstructured{}
+			p.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"})
+			policies = append(policies, p)
+		}
+		if err := applyAll(t.Context(), c, policies); err != nil || most.Load() != policyConcurrency {
+			t.Errorf("%d at a time, %v, want %d", most.Load(), err, policyConcurrency)
+		}
+	})
 }
 
 // An answer that comes late is one all the same: only refusals are given up.

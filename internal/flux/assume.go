@@ -2,6 +2,7 @@ package flux
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -329,7 +330,8 @@ func assume(ctx context.Context, c client.Client, row Row, rows map[Ref]Row) err
 		if err != nil {
 			return err
 		}
-		status["exportedInputs"] = inputs
+		// A ResourceSet that was built without inputs is built again when the revision changes.
+		status["exportedInputs"], status["lastExportedRevision"] = inputs, fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, inputs)))
 	}
 	patch := func(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
 		return c.Status().Patch(ctx, obj, patch, owner)

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -217,6 +218,36 @@ func TestKeepAssumed(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Fatal("KeepAssumed does not end with its context")
+	}
+}
+
+// TestAssumeProvider checks that an assumed provider has a new revision with its inputs: flux-operator builds
+// a ResourceSet again, which it built without inputs, only if the revision changes.
+func TestAssumeProvider(t *testing.T) {
+	t.Parallel()
+	revisions := map[any]bool{}
+	for _, values := range []map[string]any{{"team": "lime"}, {"team": "plum"}, nil} {
+		provider := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"defaultValues": values}}}
+		provider.SetGroupVersionKind(ResourceSetInputProvider.GroupVersionKind())
+		provider.SetNamespace("lime")
+		provider.SetName("pulls")
+		c := newFake(provider).WithStatusSubresource(provider).Build()
+		row := Row{Kind: ResourceSetInputProvider, Namespace: "lime", Name: "pulls", Suspended: true}
+		if err := assume(t.Context(), c, row, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(provider), provider); err != nil {
+			t.Fatal(err)
+		}
+		inputs, _, err := unstructured.NestedSlice(provider.Object, "status", "exportedInputs")
+		if err != nil || len(inputs) != min(len(values), 1) {
+			t.Errorf("%v has inputs %v, %v", values, inputs, err)
+		}
+		revision, _, _ := unstructured.NestedString(provider.Object, "status", "lastExportedRevision")
+		revisions[revision] = true
+	}
+	if len(revisions) != 3 || revisions[""] {
+		t.Errorf("the revisions of three providers are %v", revisions)
 	}
 }
 

@@ -216,6 +216,7 @@ func (r *Row) awaitHealth(o *kustomizev1.Kustomization) {
 	if r.State != Working || reconciling == nil || reconciling.Status != metav1.ConditionTrue || !strings.HasPrefix(reconciling.Message, healthChecks) {
 		return
 	}
+	r.waits, r.checked = true, otherChecks(o)
 	checked := checkedObjects(o)
 	if len(checked) == 0 {
 		r.Message = reconciling.Message + namedChecks(o)
@@ -240,25 +241,10 @@ func namedChecks(o *kustomizev1.Kustomization) string {
 // checkedObjects returns the objects of Flux whose health a Kustomization checks, without itself.
 func checkedObjects(o *kustomizev1.Kustomization) []Ref {
 	var refs []Ref
-	add := func(kind, namespace, name string) {
-		ref := Ref{Kind(kind), namespace, name}
-		if _, known := infoOf(ref.Kind); known && ref != (Ref{Kustomization, o.Namespace, o.Name}) {
+	for _, check := range checks(o) {
+		ref := Ref{Kind(check.GVK.Kind), check.Namespace, check.Name}
+		if check.ofFlux() && ref != (Ref{Kustomization, o.Namespace, o.Name}) {
 			refs = append(refs, ref)
-		}
-	}
-	if !o.Spec.Wait {
-		for _, check := range o.Spec.HealthChecks {
-			add(check.Kind, check.Namespace, check.Name)
-		}
-		return refs
-	}
-	if o.Status.Inventory == nil {
-		return nil
-	}
-	for _, entry := range o.Status.Inventory.Entries {
-		// The ID is NAMESPACE_NAME_GROUP_KIND, whose parts have no underscores.
-		if parts := strings.Split(entry.ID, "_"); len(parts) == 4 && strings.Contains(parts[2], "fluxcd") {
-			add(parts[3], parts[0], parts[1])
 		}
 	}
 	return refs

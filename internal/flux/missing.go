@@ -146,6 +146,87 @@ func missingConfigs(failures []Finding) []string {
 	return all
 }
 
+// unmatched finds the address and the range in the message of an OCIRepository that finds no tag.
+var unmatched = regexp.MustCompile(`the artifact tag for '(oci://[^']+)': no match found for semver: (.+)$`)
+
+// unmatchedVersions returns a sentence for each OCIRepository whose folder has no tag in its range.
+func unmatchedVersions(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if match := unmatched.FindStringSubmatch(strings.TrimSpace(f.Reason)); match != nil && f.Row.Kind == OCIRepository {
+			all = append(all, fmt.Sprintf("%s selects a version in %s, and its folder has none: add a version of this range to the address in --map, as in %s:VERSION=DIR", f.Row.Ref(), match[2], match[1]))
+		}
+	}
+	return all
+}
+
+// unreadProviders returns a sentence for each input provider whose address is not here, and for each
+// Bucket, which no --map serves.
+func unreadProviders(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if f.Row.Kind == Bucket && strings.Contains(f.Reason, notMapped) {
+			flags := "--assume " + f.Row.Ref().String()
+			for _, other := range failures {
+				if slices.Contains(other.Row.Needs, f.Row.Ref()) {
+					flags += " --assume " + other.Row.Ref().String()
+				}
+			}
+			all = append(all, fmt.Sprintf("%s is a bucket, which no --map serves: take it and what needs it as ready with %s", f.Row.Ref(), flags))
+		}
+		if f.Row.Kind == ResourceSetInputProvider && strings.Contains(f.Reason, notMapped) {
+			all = append(all, fmt.Sprintf("%[1]s reads from an address outside of the cluster, which no --map serves: take it as ready, with spec.defaultValues as its input, with --assume %[1]s", f.Row.Ref()))
+		}
+	}
+	return all
+}
+
+// unknownInput finds the input in the message of a ResourceSet none of whose inputs has it.
+var unknownInput = regexp.MustCompile(`map has no entry for key "(\w+)"`)
+
+// unknownInputs returns a sentence for each ResourceSet that uses an input which it does not have.
+func unknownInputs(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if match := unknownInput.FindStringSubmatch(f.Reason); match != nil && f.Row.Kind == ResourceSet {
+			all = append(all, fmt.Sprintf("%s uses the input %s, which it does not have: if a provider gives it that is assumed, add %[2]s to the provider's spec.defaultValues, in the fleet or in a copy", f.Row.Ref(), match[1]))
+		}
+	}
+	return all
+}
+
+// unreachedClusters returns a sentence for each object that applies into a cluster of a cloud.
+func unreachedClusters(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		if strings.Contains(f.Reason, "failed to get access token for cluster") {
+			all = append(all, fmt.Sprintf("%[1]s applies into another cluster with the identity of a cloud, and neither is here: take it as ready with --assume %[1]s", f.Row.Ref()))
+		}
+	}
+	return all
+}
+
+// missingNamespace finds the name in the API server's message about a namespace that does not exist.
+var missingNamespace = regexp.MustCompile(`namespaces "([^"]+)" not found`)
+
+// missingNamespaces returns a sentence for each namespace that does not exist.
+func missingNamespaces(failures []Finding) []string {
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		for _, match := range missingNamespace.FindAllStringSubmatch(f.Reason, -1) {
+			if !slices.Contains(needing[match[1]], f.Row.Ref()) {
+				needing[match[1]] = append(needing[match[1]], f.Row.Ref())
+			}
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("namespace %s is not there: %s; if it is not in the repository, such as one that a script or a chart makes, give a manifest of the Namespace with --apply FILE",
+			name, whoNeed(needing[name])))
+	}
+	return all
+}
+
 // variable finds a variable in a value that the API server refuses. A Kustomization with
 // spec.postBuild replaces all variables.
 var variable = regexp.MustCompile(`"[^"$]*\$\{(\w+)[^}]*\}`)
@@ -187,7 +268,7 @@ func unsetVariables(failures []Finding) []string {
 }
 
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
-// for each Secret and ConfigMap that does not exist, for each Kustomization whose variables nothing
+// for each Secret, ConfigMap and namespace that does not exist, for each input provider and Bucket without its address, for each input that a ResourceSet lacks, for each cluster of a cloud, for each OCIRepository without a version, for each Kustomization whose variables nothing
 // replaces or have no value, for each field that a kind does not have, and for each webhook without an
 // answer, with the objects that need them and the way out.
 func Lacking(failures []Finding) []string {
@@ -207,12 +288,20 @@ func Lacking(failures []Finding) []string {
 	}
 	for _, secret := range slices.Sorted(maps.Keys(needing)) {
 		wayOut := "or have it made with invented content by --fake-secrets"
+		if i := slices.IndexFunc(needing[secret], func(ref Ref) bool { return ref.Kind == ResourceSetInputProvider }); i >= 0 {
+			wayOut = "or take what needs it as ready with --assume " + needing[secret][i].String() + ", since it reads from an address outside of the cluster"
+		}
 		if kubeconfig[secret] {
 			wayOut = "or take what needs it as ready with --assume " + needing[secret][0].String() + ", since no other cluster can be invented"
 		}
 		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, %s", secret, whoNeed(needing[secret]), wayOut))
 	}
+	all = append(all, unreadProviders(failures)...)
+	all = append(all, unknownInputs(failures)...)
+	all = append(all, unreachedClusters(failures)...)
+	all = append(all, unmatchedVersions(failures)...)
 	all = append(all, missingConfigs(failures)...)
+	all = append(all, missingNamespaces(failures)...)
 	return slices.Concat(all, unreplaced(failures), unsetVariables(failures), unknownFields(failures), silentWebhooks(failures))
 }
 

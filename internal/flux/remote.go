@@ -1,12 +1,16 @@
 package flux
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -100,7 +104,32 @@ func checkRemote(root, dir string) error {
 			texts = append(texts, text)
 		}
 	}
-	return fmt.Errorf("%w: %s: copy it into the repository, or map its repository with --map URL#BRANCH=DIR where the command has this option", ErrRemoteBase, strings.Join(texts, ", "))
+	return fmt.Errorf("%w: %s: copy it into the repository, or serve it with %s where the command has this option", ErrRemoteBase, strings.Join(texts, ", "), MapFlags(bases))
+}
+
+// MapFlags returns the flags --map that serve the bases: a file at the address of a manifest, and a
+// folder as the branch of a repository.
+func MapFlags(bases []RemoteBase) string {
+	var flags []string
+	for _, base := range bases {
+		flag := "--map URL#BRANCH=DIR"
+		if url, _, ref, ok := base.Git(); base.IsFile() {
+			flag = "--map " + base.Address + "=FILE"
+		} else if ok {
+			flag = fmt.Sprintf("--map '%s#%s=DIR'", url, cmp.Or(ref, "main"))
+		}
+		if !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return strings.Join(flags, " ")
+}
+
+// IsFile reports whether the base is one manifest, which kustomize fetches by HTTP.
+func (b RemoteBase) IsFile() bool {
+	_, rest, ok := strings.Cut(b.Address, "://")
+	return ok && strings.HasPrefix(b.Address, "http") && !strings.ContainsAny(rest, "?#") && !strings.Contains(rest, "//") &&
+		slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(rest))
 }
 
 // Replace puts another entry in the place of the remote base. It returns an error if the
@@ -126,6 +155,51 @@ func (b RemoteBase) Replace(entry string) error {
 	}
 	if err := os.WriteFile(b.File, out, 0o600); err != nil {
 		return fmt.Errorf("cannot replace a remote base: %w", err)
+	}
+	return nil
+}
+
+// remoteDepth limits how often remote bases may have remote bases.
+const remoteDepth = 5
+
+// FetchedBases is the folder with the copies of [FetchBases].
+const FetchedBases = ".remote"
+
+// FetchBase writes a remote base into the new folder dir, and returns the path of its folder or file in it,
+// or "" if it cannot be had.
+type FetchBase func(base RemoteBase, dir string) (path string, err error)
+
+// FetchBases puts copies into [FetchedBases] of root in the place of the remote bases of the folder dir,
+// and of their remote bases. [Build] reports those that fetch cannot get. It changes the kustomizations
+// below root.
+func FetchBases(root, dir string, fetch FetchBase) error {
+	copies := filepath.Join(root, FetchedBases)
+	for range remoteDepth {
+		fetched := false
+		for _, base := range RemoteBases(root, dir) {
+			existing, err := os.ReadDir(copies)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("cannot fetch a remote base: %w", err)
+			}
+			target, err := fetch(base, filepath.Join(copies, strconv.Itoa(len(existing)+1)))
+			if err != nil {
+				return fmt.Errorf("cannot fetch the remote base %s: %w", base.Address, err)
+			}
+			if target == "" {
+				continue
+			}
+			entry, err := filepath.Rel(filepath.Dir(base.File), target)
+			if err != nil {
+				return fmt.Errorf("cannot fetch a remote base: %w", err)
+			}
+			if err := base.Replace(filepath.ToSlash(entry)); err != nil {
+				return err
+			}
+			fetched = true
+		}
+		if !fetched {
+			return nil
+		}
 	}
 	return nil
 }

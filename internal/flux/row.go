@@ -97,6 +97,10 @@ type Row struct {
 	// for a HelmRelease that does so now. The status does not name the objects before it has seen their
 	// health, and that of flux-operator's does not say when it waits.
 	waits bool
+	// checked are the objects of other kinds than Flux's whose health a Kustomization checks now.
+	checked []checkedObject
+	// unhealthy is set in the rows of [Unhealthy], and missing in those for objects that do not exist.
+	unhealthy, missing bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.
 	attempted string

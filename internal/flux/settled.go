@@ -33,7 +33,7 @@ type Finding struct {
 func (a Assessment) Settled() bool { return len(a.Awaited) == 0 }
 
 // Assess assesses the objects of a fleet by their rows. The rows should include all objects of
-// [DeployKinds], since Assess treats other objects as missing.
+// [DeployKinds], since Assess treats other objects as missing, and those of [Unhealthy].
 //
 // An object has settled when it is suspended, ready at its current generation
 // and at its source's current revision, or failed. An object that waits for another
@@ -47,7 +47,9 @@ func (a Assessment) Settled() bool { return len(a.Awaited) == 0 }
 func Assess(rows []Row) Assessment {
 	a := assessor{rows: map[Ref]Row{}, state: map[Ref]State{}, reason: map[Ref]string{}}
 	for _, row := range rows {
-		a.rows[row.Ref()] = row
+		if !row.unhealthy {
+			a.rows[row.Ref()] = row
+		}
 	}
 	a.awaitApplied(rows)
 	awaited := map[Ref]bool{}
@@ -65,17 +67,25 @@ func Assess(rows []Row) Assessment {
 		}
 	}
 	var result Assessment
+	seen := map[Ref]bool{}
 	for _, row := range rows {
 		ref := row.Ref()
+		if _, ok := a.rows[ref]; !ok || seen[ref] {
+			continue // several objects may wait for this one
+		}
+		seen[ref] = true
 		switch {
 		case awaited[ref]:
 			result.Awaited = append(result.Awaited, Finding{Row: row, Reason: ShortRevision(a.reason[ref])})
 		case a.state[ref] == Failed || a.state[ref] == Blocked:
-			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(a.reason[ref]), Lacks: a.lacks(a.rows[ref])})
+			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(applied.ReplaceAllString(a.reason[ref], "")), Lacks: a.lacks(a.rows[ref])})
 		}
 	}
 	return result
 }
+
+// applied matches the lines about applied objects that kustomize-controller adds to an error.
+var applied = regexp.MustCompile(`(?m)\n^[A-Z]\w*/\S+ (?:created|configured|unchanged|skipped)$`)
 
 type assessor struct {
 	rows   map[Ref]Row
@@ -83,14 +93,17 @@ type assessor struct {
 	reason map[Ref]string
 }
 
-// awaitApplied makes the objects of flux-operator and the HelmReleases that wait for the health of what
-// they apply wait for the objects of Flux that they applied. Until their timeout they say no more than that
+// awaitApplied makes the objects that wait for the health of what they apply wait for those of its rows
+// that they applied: objects of Flux, and those of [Unhealthy]. Until their timeout they say no more than that
 // they are in progress, also when one of these objects has failed.
 func (a assessor) awaitApplied(rows []Row) {
 	for _, row := range rows {
 		owner, ok := a.rows[row.owner]
 		if !ok || !owner.waits || owner.State != Working && !owner.checks {
 			continue
+		}
+		if row.unhealthy && !row.missing {
+			a.rows[row.Ref()] = row
 		}
 		owner.State, owner.checks = Blocked, true
 		owner.Needs = append(slices.Clip(owner.Needs), row.Ref())
@@ -120,12 +133,21 @@ func (a assessor) judge(row Row) (State, string) {
 		if other := otherDependency(row); len(unmet) == 0 && other != "" {
 			return Blocked, "waits for " + other
 		}
+		if byExpression(row) && len(unmet) == 0 {
+			return Blocked, row.Message
+		}
 		if len(unmet) == 0 {
 			return Working, "what it waits for is ready, which it will see at its next look: " + row.Message
 		}
 		return Blocked, "waits for " + strings.Join(unmet, ", ")
 	}
 	return row.State, ""
+}
+
+// byExpression reports whether the readyExpr of a dependency is false or fails: its object can be ready for
+// Flux all the same.
+func byExpression(row Row) bool {
+	return strings.Contains(row.Message, "readyExpr") || strings.Contains(row.Message, "CEL expression")
 }
 
 // unmetDependency matches the dependency that flux-operator names in the message of a ResourceSet that waits.
@@ -172,7 +194,7 @@ func (a assessor) unmet(need Ref) string {
 // lacks reports whether an object that waits needs one that does not exist, or checks another's
 // health.
 func (a assessor) lacks(row Row) bool {
-	return a.state[row.Ref()] == Blocked && (row.checks || otherDependency(row) != "" || slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent }))
+	return a.state[row.Ref()] == Blocked && (row.checks || otherDependency(row) != "" || byExpression(row) || slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent }))
 }
 
 // absent is the reason of [assessor.unmet] for an object that does not exist.
@@ -181,7 +203,7 @@ const absent = "does not exist"
 // canStillMove reports whether a blocked object may become unblocked by itself:
 // each need that is not met must be on its way.
 func (a assessor) canStillMove(row Row, awaited map[Ref]bool, working bool) bool {
-	if otherDependency(row) != "" && !working {
+	if (otherDependency(row) != "" || byExpression(row)) && !working {
 		return false
 	}
 	for _, need := range row.Needs {

@@ -34,6 +34,12 @@ func tried(row Row, revision string) Row {
 
 func ref(kind Kind, name string) Ref { return Ref{kind, "flux-system", name} }
 
+// saying gives a row another message.
+func saying(row Row, message string) Row {
+	row.Message = message
+	return row
+}
+
 func TestAssess(t *testing.T) {
 	t.Parallel()
 	fleet := ref(GitRepository, "fleet")
@@ -62,6 +68,11 @@ func TestAssess(t *testing.T) {
 			rows:   []Row{ks("a", Failed)},
 			failed: map[string]string{"a": "a's message"},
 		},
+		"failed after it applied others": {
+			reason: "what is wrong is all that the user has to know",
+			rows:   []Row{saying(ks("a", Failed), "HelmRelease/b/b not found: namespaces \"b\" not found\nNamespace/flux-system configured\nDeployment/flux-system/source-controller unchanged")},
+			failed: map[string]string{"a": `HelmRelease/b/b not found: namespaces "b" not found`},
+		},
 		"new revision after success": {
 			reason:  "the source has moved on and the Kustomization will notice",
 			rows:    []Row{git("fleet", "main@sha1:b", Ready), tried(ks("a", Ready, fleet), "main@sha1:a")},
@@ -81,6 +92,24 @@ func TestAssess(t *testing.T) {
 			reason:  "Flux looks again only after --requeue-dependency",
 			rows:    []Row{ks("infra", Ready), ks("apps", Blocked, ref(Kustomization, "infra"))},
 			awaited: map[string]string{"apps": "what it waits for is ready, which it will see at its next look: apps's message"},
+		},
+		"dependency ready, and an expression says no": {
+			reason: "no look of Flux changes what the expression reads",
+			rows: []Row{
+				ks("infra", Ready), saying(ks("apps", Blocked, ref(Kustomization, "infra")), "dependency 'flux-system/infra' is not ready according to readyExpr eval"),
+				saying(ks("web", Blocked, ref(Kustomization, "infra")), "failed to evaluate the CEL expression 'dep.x': no such key: x"),
+			},
+			failed: map[string]string{
+				"apps": "dependency 'flux-system/infra' is not ready according to readyExpr eval",
+				"web":  "failed to evaluate the CEL expression 'dep.x': no such key: x",
+			},
+		},
+		"an expression says no while something works": {
+			reason: "what works may be what the expression reads",
+			rows: []Row{
+				ks("other", Working), ks("infra", Ready), saying(ks("apps", Blocked, ref(Kustomization, "infra")), "dependency 'flux-system/infra' is not ready according to readyExpr eval"),
+			},
+			awaited: map[string]string{"other": "other's message", "apps": "dependency 'flux-system/infra' is not ready according to readyExpr eval"},
 		},
 		"dependency failed": {
 			reason: "a chain behind a failure never moves",

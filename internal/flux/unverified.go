@@ -63,21 +63,7 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		},
 	}
-	binding := &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: unverifiedPolicy},
-		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: unverifiedPolicy},
-	}
-	for _, obj := range []client.Object{policy, binding} {
-		err := c.Create(ctx, obj)
-		if apierrors.IsAlreadyExists(err) {
-			err = replace(ctx, c, obj)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot install the policy for unsigned artifacts: %w", err)
-		}
-	}
-	var refused error
-	err := wait.PollUntilContextTimeout(ctx, retryPause, policyTimeout, true, func(ctx context.Context) (bool, error) {
+	err := putIntoEffect(ctx, c, policy, func(ctx context.Context) (bool, error) {
 		obj := &sourcev1.OCIRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: probe.Namespace, Name: probe.Name},
 			Spec: sourcev1.OCIRepositorySpec{
@@ -85,11 +71,39 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 				Verify: &sourcev1.OCIRepositoryVerification{Provider: "cosign"},
 			},
 		}
-		refused = c.Create(ctx, obj, client.DryRunAll)
-		return refused == nil && obj.Spec.Verify == nil, nil
+		err := c.Create(ctx, obj, client.DryRunAll)
+		return obj.Spec.Verify == nil, err
 	})
 	if err != nil {
-		return fmt.Errorf("cannot see the policy for unsigned artifacts take effect: %w", errors.Join(err, refused))
+		return fmt.Errorf("cannot leave out signatures: %w", err)
+	}
+	return nil
+}
+
+// putIntoEffect installs a policy that changes objects, with a binding of its name, and returns when
+// changes reports true without an error: the API server reads policies a moment later.
+func putIntoEffect(ctx context.Context, c client.Client, policy *admissionv1.MutatingAdmissionPolicy, changes func(context.Context) (bool, error)) error {
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy.Name},
+	}
+	for _, obj := range []client.Object{policy, binding} {
+		err := c.Create(ctx, obj)
+		if apierrors.IsAlreadyExists(err) {
+			err = replace(ctx, c, obj)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot install the policy %s: %w", policy.Name, err)
+		}
+	}
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, retryPause, policyTimeout, true, func(ctx context.Context) (bool, error) {
+		var changed bool
+		changed, refused = changes(ctx)
+		return changed && refused == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see the policy %s take effect: %w", policy.Name, errors.Join(err, refused))
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (c *Cluster) skipSignatures(kube client.WithWatch) error {
 				continue
 			}
 			var demanded bool
-			err := retry.OnError(signatureRetries, func(error) bool { return c.life.Err() == nil }, func() (err error) {
+			err := retry.OnError(shortRetries, func(error) bool { return c.life.Err() == nil }, func() (err error) {
 				demanded, err = c.skipSignature(kube, row, skipped)
 				return err
 			})
@@ -84,8 +84,8 @@ func (c *Cluster) skipSignatures(kube client.WithWatch) error {
 	})
 }
 
-// signatureRetries are the attempts to leave out a signature, within a second and a half.
-var signatureRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 5}
+// shortRetries are the attempts to change a source, within a second and a half.
+var shortRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 5}
 
 // skipSignature lets one source through, beside the skipped ones, unless a policy demands the
 // signature of a source outside of the platform's namespace.

@@ -86,8 +86,8 @@ func TestSkipSignatures(t *testing.T) {
 		reported bool
 	}{
 		{"no request fails", 0, false},
-		{"fewer than the retries", signatureRetries.Steps - 1, false},
-		{"all retries", signatureRetries.Steps, true},
+		{"fewer than the retries", shortRetries.Steps - 1, false},
+		{"all retries", shortRetries.Steps, true},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

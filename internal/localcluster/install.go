@@ -153,15 +153,20 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	if c.hasInstance() {
 		return c.readInstance()
 	}
+	c.assumeFlags()
 	checkout := filepath.Join(c.Dir, "fleet")
 	defer os.RemoveAll(checkout)
 	if err := c.export(ctx, checkout); err != nil {
 		return err
 	}
-	if err := c.fetchRemote(ctx, checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))); err != nil {
-		return err
+	system := filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))
+	err = flux.FetchBases(checkout, system, func(base flux.RemoteBase, dir string) (string, error) {
+		return c.bases().Fetch(ctx, base, dir)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %s: %w", c.Fleet.System, err)
 	}
-	objects, err := flux.Build(checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System)))
+	objects, err := flux.Build(checkout, system)
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %s: %w", c.Fleet.System, err)
 	}
@@ -183,8 +188,37 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	}
 	c.setPlatform(append(objects, c.objects.system...))
 	secret, err := c.rootSecret(objects)
-	c.objects.manual = append(c.objects.manual, secret...)
+	c.objects.manual = append(c.objects.manual, withNamespaces(secret, c.objects.system)...)
+	c.objects.root = withNamespaces(c.objects.root, slices.Concat(c.objects.system, c.objects.manual))
 	return err
+}
+
+// assumeFlags records that the flags of Flux's controllers are not in the repository, and how to tell
+// them.
+func (c *Cluster) assumeFlags() {
+	name, _, err := c.Fleet.ComponentsFile()
+	if !c.Fleet.FlagsUnknown || err != nil { // the overlay has the file, which cannot fail
+		return
+	}
+	c.addFake(Fake{Assumed: true, Text: fmt.Sprintf("the flags of Flux's controllers are not in the repository, so Flux runs with its defaults, without a lockdown: if your cluster has other flags, "+
+		"put its manifests of Flux into %s, or an empty file with this name, and the patches into the kustomization.yaml beside it", name)})
+}
+
+// withNamespaces returns the objects behind those of their namespaces that the installed objects lack: a
+// bootstrap into another namespace than flux-system makes it.
+func withNamespaces(objects, installed []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, u := range objects {
+		if u.GetNamespace() != "" && !slices.ContainsFunc(slices.Concat(installed, all), func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "Namespace" && o.GetName() == u.GetNamespace()
+		}) {
+			namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+			namespace.SetName(u.GetNamespace())
+			all = append(all, namespace)
+		}
+		all = append(all, u)
+	}
+	return all
 }
 
 // Installed returns the objects that the cluster applied as a bootstrap does: Flux's manifests,
@@ -388,6 +422,7 @@ func (c *Cluster) preview(context.Context) error {
 		c.run("invention of Secrets", func() error { return c.fakeSecrets(kube) })
 	}
 	c.run("signatures", func() error { return c.skipSignatures(kube) })
+	c.run("cloud identities", func() error { return c.skipCloudIdentities(kube) })
 	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {

@@ -55,7 +55,7 @@ func (c *Cluster) operatorConfig() string { return filepath.Join(c.opts.BinDir, 
 // mapOperatorFleet maps the addresses that a FluxInstance names: of the fleet, and of the
 // manifests of Flux.
 func (c *Cluster) mapOperatorFleet(dir string) error {
-	if ns := c.Fleet.Sync.Namespace; ns != operatorNamespace {
+	if ns := c.Fleet.Instance.GetNamespace(); ns != operatorNamespace {
 		return fmt.Errorf("cannot use the FluxInstance in %s: it is in namespace %s, and the local cluster runs flux-operator in %s", c.Fleet.InstanceFile, ns, operatorNamespace)
 	}
 	artifact, _, _ := unstructured.NestedString(c.Fleet.Instance.Object, "spec", "distribution", "artifact")
@@ -100,6 +100,7 @@ func (c *Cluster) readInstance() error {
 	unstructured.RemoveNestedField(first.Object, "spec", "sync")
 	c.objects.system = append(c.objects.system, first)
 	c.objects.root = []*unstructured.Unstructured{c.Fleet.Instance}
+	c.addRoots()
 	c.setPlatform(c.objects.system)
 	secret, err := c.rootSecret(nil)
 	c.objects.manual = append(c.objects.manual, secret...)
@@ -113,7 +114,7 @@ func (c *Cluster) awaitOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ref := flux.Ref{Kind: flux.FluxInstance, Namespace: c.Fleet.Sync.Namespace, Name: c.Fleet.Instance.GetName()}
+	ref := flux.Ref{Kind: flux.FluxInstance, Namespace: c.Fleet.Instance.GetNamespace(), Name: c.Fleet.Instance.GetName()}
 	said := "it has not been reconciled"
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, operatorPatience, true, func(ctx context.Context) (bool, error) {
 		rows, err := flux.List(ctx, kube, flux.Selection{Kinds: []flux.Kind{ref.Kind}, Namespace: ref.Namespace, Name: ref.Name})

@@ -46,7 +46,7 @@ func checkPrograms(binDir, plane string, operator bool) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository, or name a folder, an archive or a release that has it with --programs", ErrMissingProgram, strings.Join(missing, ", "), binDir)
+		return fmt.Errorf("%w: %s not in %s; build it with `make build`, or --build, in a clone of Tenure's repository, or name a folder, an archive or a release that has it with --programs", ErrMissingProgram, strings.Join(missing, ", "), binDir)
 	}
 	if version, other := strings.CutPrefix(plane, controlPlane+"-"); other && !runs(plane) {
 		return fmt.Errorf("%w: %s not in %s; build it with `make kubernetes VERSION=%s` in Tenure's repository, once", ErrMissingProgram, plane, binDir, version)

@@ -2,48 +2,27 @@ package localcluster
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"strconv"
+	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// remoteDepth limits how often remote bases may have remote bases.
-const remoteDepth = 5
+// bases are the remote bases in mapped folders.
+func (c *Cluster) bases() network.Bases { return network.Bases{Maps: c.opts.Maps, Git: c.Git} }
 
-// fetchRemote puts the remote bases of a folder into the checkout, from the mapped repositories.
-// The build of the folder reports those that are not mapped.
-func (c *Cluster) fetchRemote(ctx context.Context, checkout, dir string) error {
-	fetched := 0
-	for range remoteDepth {
-		bases := flux.RemoteBases(checkout, dir)
-		replaced := false
-		for _, base := range bases {
-			url, folder, ref, ok := base.Git()
-			if !ok {
-				continue
-			}
-			fetched++
-			target := filepath.Join(checkout, ".remote", strconv.Itoa(fetched))
-			if ref == "" {
-				ref = "main"
-			}
-			if err := c.Git.Export(ctx, url, ref, target); err != nil {
-				return fmt.Errorf("cannot fetch the remote base %s in %s: %w", base.Address, c.Fleet.System, err)
-			}
-			entry, err := filepath.Rel(filepath.Dir(base.File), filepath.Join(target, filepath.FromSlash(folder)))
-			if err != nil {
-				return fmt.Errorf("cannot fetch a remote base: %w", err)
-			}
-			if err := base.Replace(filepath.ToSlash(entry)); err != nil {
-				return err
-			}
-			replaced = true
-		}
-		if !replaced {
-			return nil
-		}
+// UnmappedBases returns the remote bases without a folder in what a Kustomization applies. It reads the
+// folder that the source of the Kustomization is served from, and finds none if that has no folder.
+func (c *Cluster) UnmappedBases(ctx context.Context, kube client.Reader, kustomization flux.Ref) []flux.RemoteBase {
+	address, dir, err := flux.AppliedFolder(ctx, kube, kustomization)
+	if err != nil {
+		return nil // it is gone
 	}
-	return nil
+	from, ok := c.mapOf(address)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(flux.RemoteBases(from.Dir, filepath.Join(from.Dir, filepath.FromSlash(dir))), c.bases().Has)
 }

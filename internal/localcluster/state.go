@@ -17,6 +17,9 @@ import (
 // DefaultName is the default name of a cluster.
 const DefaultName = "default"
 
+// VerifyPrefix begins the names of the clusters of `tenure verify`; its process ID is the rest.
+const VerifyPrefix = "verify-"
+
 // maxSocketPath is the maximum length of a Unix socket's path on all systems (macOS:
 // 104 bytes with the final zero).
 const maxSocketPath = 103

@@ -1,8 +1,10 @@
 package gitrepo
 
 import (
+	"bytes"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,6 +34,13 @@ type host struct {
 
 func newHost(t *testing.T) host {
 	t.Helper()
+	return newHostAt(t, "", "")
+}
+
+// newHostAt returns a host with the repository at a path. It refuses requests for commits without a
+// capability of the protocol.
+func newHostAt(t *testing.T, path, capability string) host {
+	t.Helper()
 	h := host{dir: filepath.Join(t.TempDir(), "repo.git")}
 	run(t, "", "init", "--quiet", "--bare", "--initial-branch=main", h.dir)
 	program, err := exec.LookPath("git")
@@ -51,10 +60,18 @@ func newHost(t *testing.T) host {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
-		backend.ServeHTTP(w, r)
+		if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || !strings.Contains(string(body), capability) {
+				http.Error(w, "the client lacks "+capability, http.StatusBadRequest)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		http.StripPrefix(path, backend).ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	h.url = server.URL
+	h.url = server.URL + path
 	h.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return h
 }
@@ -139,6 +156,22 @@ func TestPush(t *testing.T) {
 	}
 	if got := run(t, h.dir, "log", "--format=%an %s", "main"); got != "Ada Add a\nAda Add a" {
 		t.Errorf("the default branch has the history %q", got)
+	}
+}
+
+// TestAzureDevOps clones and pushes at an address of Azure DevOps, which serves no client without the
+// capability multi_ack.
+func TestAzureDevOps(t *testing.T) {
+	t.Parallel()
+	h := newHostAt(t, "/acme/platform/_git/fleet", "multi_ack")
+	if err := add(t, open(t, h.remote("main")), "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(t, open(t, h.remote("main")), "a", "2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, h.dir, "log", "--format=%s", "main"); got != "Add a\nAdd a" {
+		t.Errorf("the branch has the history %q", got)
 	}
 }
 

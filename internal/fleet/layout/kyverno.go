@@ -16,7 +16,7 @@ import (
 // KyvernoManifests is the address at which Kyverno's authors publish its manifests.
 const KyvernoManifests = "oci://ghcr.io/kyverno/manifests/kyverno"
 
-// Kyverno describes what a fleet has of Kyverno.
+// Kyverno describes the parts of Kyverno in a fleet.
 type Kyverno struct {
 	// Policies reports whether a manifest of the fleet is a policy of Kyverno.
 	Policies bool

@@ -82,12 +82,17 @@ type Fleet struct {
 	// Overlay has files by their path in the repository. They replace missing files and
 	// placeholders.
 	Overlay map[string][]byte
+	// FlagsUnknown reports that no file of the repository has the flags of Flux's controllers, as where
+	// Terraform or Helm installs Flux: the defaults of [Options.Components] stand in for them.
+	FlagsUnknown bool
 	// Sync describes the root objects.
 	Sync Sync
 	// Roots are the root objects of a fleet that declares them in another place than System, as
 	// an admin applies them; their file is RootFile, slash separated.
 	Roots    []unstructured.Unstructured
 	RootFile string
+	// FetchBase gets the remote bases of the fleet's kustomizations for builds; nil gets none.
+	FetchBase flux.FetchBase
 	// Instance is the FluxInstance from which flux-operator installs Flux and creates the
 	// root objects; nil in a fleet that holds Flux's manifests.
 	Instance *unstructured.Unstructured
@@ -132,7 +137,9 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(objects, isFluxDeployment) {
-		f.Overlay[path.Join(f.declared, componentsFile)] = opts.componentsFor(f)
+		name := path.Join(f.declared, componentsFile)
+		f.FlagsUnknown = !isFile(f.Dir, name) && !f.contains(fluxInstall)
+		f.Overlay[name] = opts.componentsFor(f)
 	}
 	sync, found := findSync(f.built(f.System, objects), f.Path)
 	if !found {
@@ -331,6 +338,14 @@ func parse(content []byte) ([]unstructured.Unstructured, error) {
 
 func isFluxDeployment(u unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
+}
+
+// fluxInstall matches a manifest that installs Flux or changes the Deployments of its controllers.
+var fluxInstall = regexp.MustCompile(`(?s)\bDeployment\b.{0,200}?(kustomize-controller|part-of=flux\b)|\bchart["']?\s*:\s*["']?flux2\b`)
+
+func isFile(dir, name string) bool {
+	info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // FluxNamespace returns the namespace of Flux's controllers. With a FluxConfig of Azure it is not the

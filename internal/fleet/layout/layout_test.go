@@ -194,6 +194,32 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// The flags are in Flux's manifests, in their placeholder with its patches, in patches of any file, or nowhere.
+func TestFlagsUnknown(t *testing.T) {
+	t.Parallel()
+	const system = "clusters/staging/flux-system/"
+	for reason, tc := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"nothing of Flux":                        {map[string]string{"clusters/staging/apps.yaml": "kind: ConfigMap\n"}, true},
+		"the root alone":                         {map[string]string{system + "gotk-sync.yaml": rootSync}, true},
+		"a placeholder, which a bootstrap fills": {map[string]string{system + "gotk-components.yaml": "# later\n", system + "kustomization.yaml": kustomization}, false},
+		"Flux's manifests":                       {map[string]string{system + "gotk-components.yaml": deployment, system + "gotk-sync.yaml": rootSync}, false},
+		"patches of a Flux that updates itself":  {map[string]string{"clusters/staging/flux.yaml": "spec:\n  patches:\n  - patch: '[]'\n    target: {kind: Deployment, name: kustomize-controller}\n"}, false},
+		"a chart of Flux":                        {map[string]string{"clusters/staging/flux.yaml": "kind: HelmRelease\nspec: {chart: {spec: {chart: flux2, version: 2.x}}}\n"}, false},
+		"an account of Flux":                     {map[string]string{"clusters/staging/apps.yaml": "kind: Kustomization\nspec: {serviceAccountName: kustomize-controller}\n"}, true},
+	} {
+		f, err := Load(folder(t, tc.files), "clusters/staging", Options{URL: "https://git.example.com/x", Branch: "main", Components: []byte(deployment)})
+		if err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		if f.FlagsUnknown != tc.want {
+			t.Errorf("%s: flags unknown %t, want %t", reason, f.FlagsUnknown, tc.want)
+		}
+	}
+}
+
 // TestLoadOfItsOwnOverlay checks that Load reads its own overlay like files of a bootstrap.
 func TestLoadOfItsOwnOverlay(t *testing.T) {
 	t.Parallel()

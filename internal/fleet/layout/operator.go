@@ -34,14 +34,30 @@ func (f *Fleet) findOperator() (bool, error) {
 	if instance == nil && !f.hasBootstrapFiles() {
 		file, instance = instanceElsewhere(os.DirFS(f.Dir), f.Path)
 	}
+	if instance == nil && !f.hasBootstrapFiles() {
+		file, instance = instanceWithoutSync(os.DirFS(f.Dir))
+	}
 	if instance == nil {
 		return false, nil
+	}
+	var roots *Sync
+	// Some fleets let the FluxInstance install Flux only, and declare their root objects themselves.
+	if lacksSync(instance) {
+		if sync, found := f.findRoots(); found && sync.Kind != bucket {
+			roots = &sync
+		} else if !strings.HasPrefix(file, f.Path+"/") {
+			return false, nil
+		}
 	}
 	f.System = path.Dir(file)
 	f.declared = f.System
 	f.Instance, f.InstanceFile = instance, file
 	if instance.GetNamespace() == "" {
 		instance.SetNamespace(systemName)
+	}
+	if roots != nil {
+		f.Sync = *roots
+		return true, nil
 	}
 	var err error
 	f.Sync, err = syncOf(instance, f.Path)
@@ -110,6 +126,27 @@ func instanceElsewhere(fleet fs.FS, clusterPath string) (file string, instance *
 		return false
 	})
 	return file, instance
+}
+
+// instanceWithoutSync returns the FluxInstance without spec.sync of a repository that has one alone.
+func instanceWithoutSync(fleet fs.FS) (file string, instance *unstructured.Unstructured) {
+	found := 0
+	eachManifest(fleet, ".", func(name string, content []byte) bool {
+		if candidate, _ := instanceIn(content); candidate != nil && lacksSync(candidate) {
+			file, instance = name, candidate
+			found++
+		}
+		return true
+	})
+	if found != 1 {
+		return "", nil
+	}
+	return file, instance
+}
+
+func lacksSync(instance *unstructured.Unstructured) bool {
+	sync, _, err := unstructured.NestedMap(instance.Object, "spec", "sync")
+	return err == nil && len(sync) == 0
 }
 
 // instanceFields are the values of the chart flux-instance that it copies into the spec.

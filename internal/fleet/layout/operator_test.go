@@ -72,6 +72,49 @@ spec:
 	}
 }
 
+// TestInstanceWithoutSync checks fleets whose FluxInstance installs Flux, and whose root objects are in
+// another file.
+func TestInstanceWithoutSync(t *testing.T) {
+	t.Parallel()
+	const instance = "apiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\nmetadata: {name: flux, namespace: flux-system}\nspec: {cluster: {multitenant: true}}\n"
+	const roots = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: fleet, namespace: flux-system}
+spec: {url: "https://git.example.com/fleet", ref: {branch: main}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: fleet, namespace: flux-system}
+spec: {path: clusters/prod, sourceRef: {kind: GitRepository, name: fleet}}
+`
+	want := Sync{Kind: "GitRepository", URL: "https://git.example.com/fleet", Branch: "main", Namespace: "flux-system", Source: "fleet", Kustomization: "fleet"}
+	for reason, tc := range map[string]struct {
+		files    map[string]string
+		instance string
+	}{
+		"beside the root objects":        {map[string]string{"clusters/prod/flux.yaml": instance, "clusters/prod/sync.yaml": roots}, "clusters/prod/flux.yaml"},
+		"in a folder of its own":         {map[string]string{"bootstrap/flux.yaml": instance, "clusters/prod/sync.yaml": roots}, "bootstrap/flux.yaml"},
+		"another cluster's may be meant": {map[string]string{"a/flux.yaml": instance, "b/flux.yaml": instance, "clusters/prod/sync.yaml": roots}, ""},
+		"a bootstrap installs Flux":      {map[string]string{"docs/flux.yaml": instance, "clusters/prod/flux-system/gotk-sync.yaml": roots}, ""},
+	} {
+		dir := t.TempDir()
+		for name, content := range tc.files {
+			at := filepath.Join(dir, filepath.FromSlash(name))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := Load(dir, "clusters/prod", Options{})
+		if err != nil {
+			t.Errorf("%s: %v", reason, err)
+			continue
+		}
+		if diff := cmp.Diff(want, f.Sync); diff != "" || f.InstanceFile != tc.instance {
+			t.Errorf("%s: FluxInstance in %q, want %q, sync (-want +got):\n%s", reason, f.InstanceFile, tc.instance, diff)
+		}
+	}
+}
+
 func TestUsesOperator(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Survey says what a folder holds, before a cluster's folder in it is chosen.
+// Survey is the content of a folder, before a cluster's folder in it is chosen.
 type Survey struct {
 	// Clusters are the folders of clusters, by path.
 	Clusters []Cluster

@@ -31,8 +31,10 @@ type Result struct {
 	Name string
 	// OK reports whether the check passed.
 	OK bool
-	// Message describes the result and, if it is wrong, how to correct it.
+	// Message describes the result.
 	Message string
+	// Fix says how to correct a failed check; "" if the message says so. Many checks may have the same.
+	Fix string
 }
 
 // Cluster is the cluster to check.
@@ -70,17 +72,17 @@ func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	}
 	results := []Result{
 		kubernetesVersion(info.GitVersion, slices.Contains(policies, "MutatingAdmissionPolicy")),
-		result("ValidatingAdmissionPolicy", slices.Contains(policies, "ValidatingAdmissionPolicy"), "served", "not served at admissionregistration.k8s.io/v1: enable it in the API server"),
+		result("ValidatingAdmissionPolicy", slices.Contains(policies, "ValidatingAdmissionPolicy"), "served", "not served at admissionregistration.k8s.io/v1").advise("enable it in the API server"),
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
 		return nil, err
 	}
 	if len(FlagStates(deployments)) == 0 {
-		return append(results, Result{"Flux", true, "not installed in " + c.Namespace}), nil
+		return append(results, good("Flux", "not installed in "+c.Namespace)), nil
 	}
 	old := TooOld(deployments)
-	return append(results, result("Flux", len(old) == 0, "knows all flags", strings.Join(old, "; ")+": update Flux to 2.7.5 or newer")), nil
+	return append(results, result("Flux", len(old) == 0, "knows all flags", strings.Join(old, "; ")).advise("update Flux to 2.7.5 or newer")), nil
 }
 
 // kubernetesVersion checks the version of the API server, which may serve MutatingAdmissionPolicies.
@@ -88,18 +90,18 @@ func kubernetesVersion(served string, mutating bool) Result {
 	const name = "Kubernetes"
 	v, err := version.ParseGeneric(served)
 	if err != nil {
-		return Result{name, false, fmt.Sprintf("%s is no version: Tenure needs %s or newer", served, release.OldestKubernetes)}
+		return failed(name, fmt.Sprintf("%s is no version: Tenure needs %s or newer", served, release.OldestKubernetes))
 	}
 	tested := version.MustParseGeneric(release.Kubernetes)
 	switch {
 	case v.LessThan(version.MustParseGeneric(release.OldestKubernetes)):
-		return Result{name, false, fmt.Sprintf("%s refuses Tenure's kinds or rules: update it to %s or newer", served, release.OldestKubernetes)}
+		return failed(name, fmt.Sprintf("%s refuses Tenure's kinds or rules: update it to %s or newer", served, release.OldestKubernetes))
 	case v.Major() > tested.Major() || v.Minor() > tested.Minor():
-		return Result{name, true, fmt.Sprintf("%s; this version of tenure was tested with 1.%d and older", served, tested.Minor())}
+		return good(name, fmt.Sprintf("%s; this version of tenure was tested with 1.%d and older", served, tested.Minor()))
 	case !mutating:
-		return Result{name, true, served + "; default classes and metadata of tenants, labels of shards, and volumes in the proxy need 1.36"}
+		return good(name, served+"; default classes and metadata of tenants, labels of shards, and volumes in the proxy need 1.36")
 	}
-	return Result{name, true, served}
+	return good(name, served)
 }
 
 // servedPolicies returns the kinds that the API server serves at admissionregistration.k8s.io/v1.
@@ -169,17 +171,17 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 			}
 			advice = instanceAdvice(s.Flag)
 		}
-		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()+": "+advice))
+		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()).advise(advice))
 	}
 	if len(results) == 0 {
-		return []Result{{"flags", false, "no controllers of Flux in " + c.Namespace + ": name their namespace with -n"}}, nil
+		return []Result{failed("flags", "no controllers of Flux in "+c.Namespace).advise("name their namespace with -n")}, nil
 	}
 	return results, nil
 }
 
 func (c Cluster) rights(ctx context.Context) ([]Result, error) {
 	if c.operated {
-		return []Result{{"rights of Flux", true, "as flux-operator binds them, which no field of the FluxInstance narrows: a compromised controller is a cluster-admin"}}, nil
+		return []Result{good("rights of Flux", "as flux-operator binds them, which no field of the FluxInstance narrows: a compromised controller is a cluster-admin")}, nil
 	}
 	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"})
 	if err != nil {
@@ -188,10 +190,10 @@ func (c Cluster) rights(ctx context.Context) ([]Result, error) {
 	wrong := wide(bindings, c.Namespace)
 	for _, b := range bindings {
 		if strings.HasPrefix(b.GetName(), "crd-controller") {
-			wrong = append(wrong, "ClusterRoleBinding "+b.GetName()+" lets every controller of Flux list all Secrets: "+lockDown)
+			wrong = append(wrong, "ClusterRoleBinding "+b.GetName()+" lets every controller of Flux list all Secrets")
 		}
 	}
-	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; "))}, nil
+	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; ")).advise(lockDown)}, nil
 }
 
 func (c Cluster) posture(ctx context.Context) ([]Result, error) {
@@ -204,7 +206,7 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	}
 	i := slices.IndexFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
 	if i < 0 {
-		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ": the rules refuse tenants' Flux objects without it: " + c.rulesAdvice("", "")}}, nil
+		return []Result{failed("TenancyProfile", "there is none named "+v1alpha1.ProfileName+": the rules refuse tenants' Flux objects without it").advise(c.rulesAdvice("", ""))}, nil
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -215,9 +217,9 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 		message += fmt.Sprintf("; within the bounds, one namespace can delay the Kustomizations of others by %s", wait)
 	}
 	if reason := notInForce(profiles[i], time.Now()); reason != "" {
-		return []Result{{"TenancyProfile", false, "not in force: " + reason}}, nil
+		return []Result{failed("TenancyProfile", "not in force: "+reason)}, nil
 	}
-	return []Result{{"TenancyProfile", true, message}}, nil
+	return []Result{good("TenancyProfile", message)}, nil
 }
 
 // settling is the maximum time that a profile needs to come into force in all namespaces.
@@ -268,11 +270,11 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)
 	switch {
 	case apierrors.IsNotFound(err):
-		return []Result{{"manager", false, "there is no Deployment " + managerName + ": " + c.rulesAdvice("", "")}}, nil
+		return []Result{failed("manager", "there is no Deployment "+managerName).advise(c.rulesAdvice("", ""))}, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
 	}
-	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`; if its image cannot be pulled, "+c.rulesAdvice("--manager-image", "another image"))}, nil
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available").advise("see why with `kubectl -n " + c.Namespace + " describe pods -l app=" + managerName + "`; if its image cannot be pulled, " + c.rulesAdvice("--manager-image", "another image"))}, nil
 }
 
 // hosts reports the Tenants that may have the same hosts as others, as the manager found. It cannot
@@ -292,7 +294,7 @@ func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
 			return nil, fmt.Errorf("cannot read Tenant %s: %w", u.GetName(), err)
 		}
 		if separate := meta.FindStatusCondition(t.Status.Conditions, hostsSeparate); separate != nil && separate.Status != metav1.ConditionTrue {
-			results = append(results, Result{"hosts of tenant " + t.Name, separate.Status == metav1.ConditionUnknown, separate.Message})
+			results = append(results, Result{Name: "hosts of tenant " + t.Name, OK: separate.Status == metav1.ConditionUnknown, Message: separate.Message})
 		}
 	}
 	return results, nil
@@ -321,17 +323,17 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 	o.Warn = o.Warn && f.Instance == nil
 	plan, err := Make(f, o)
 	if err != nil {
-		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
+		return []Result{failed("fleet", err.Error())}, nil //nolint:nilerr // it is what was found
 	}
-	good := "has the profile"
+	fine := "has the profile"
 	if o.Warn {
-		good += ", whose rules only warn"
+		fine += ", whose rules only warn"
 	}
 	differ := fmt.Sprintf("%d files differ", len(plan.Changes))
 	if len(plan.Changes) == 1 {
 		differ = "1 file differs"
 	}
-	results := []Result{result("fleet", len(plan.Changes) == 0, good, differ+" from the profile: "+lockDown)}
+	results := []Result{result("fleet", len(plan.Changes) == 0, fine, differ+" from the profile").advise(lockDown)}
 	if f.Instance != nil {
 		// flux-operator writes the Deployments from the FluxInstance: their flags are compared above.
 		return results, nil
@@ -363,7 +365,7 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 		i := slices.IndexFunc(deployments, func(d *unstructured.Unstructured) bool { return d.GetName() == want.GetName() })
 		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want)) &&
 			slices.Equal(containers(deployments[i:i+1]), containers([]*unstructured.Unstructured{want}))
-		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's: push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
+		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's").advise("push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
 	}
 	return results, nil
 }
@@ -384,9 +386,24 @@ func (c Cluster) list(ctx context.Context, kind schema.GroupVersionKind, opts ..
 	return all, nil
 }
 
-func result(name string, ok bool, good, bad string) Result {
+// result returns the result of a check: with one message if it passed, and with another if it failed.
+func result(name string, ok bool, passes, fails string) Result {
 	if ok {
-		return Result{name, true, good}
+		return good(name, passes)
 	}
-	return Result{name, false, bad}
+	return failed(name, fails)
+}
+
+// good returns the result of a check that passed.
+func good(name, message string) Result { return Result{Name: name, OK: true, Message: message} }
+
+// failed returns the result of a check that failed.
+func failed(name, message string) Result { return Result{Name: name, Message: message} }
+
+// advise returns the result with a fix, if the check failed.
+func (r Result) advise(fix string) Result {
+	if !r.OK {
+		r.Fix = fix
+	}
+	return r
 }

@@ -25,8 +25,8 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Result{
-		{"hosts of tenant shares", false, "other tenants may use the same hosts"},
-		{"hosts of tenant unclear", true, "an expression"},
+		{Name: "hosts of tenant shares", Message: "other tenants may use the same hosts"},
+		{Name: "hosts of tenant unclear", OK: true, Message: "an expression"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Tenants whose hosts are not separate (-want +got):\n%s", diff)

@@ -53,6 +53,9 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	there := &present{cluster: c, kinds: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+	if none, err := there.none(ctx, expected); none || err != nil {
+		return []Result{failed("Tenure", "not installed: the cluster has none of its rules, webhooks, roles and kinds").advise(c.rulesAdvice("", ""))}, err
+	}
 	var results []Result
 	for _, group := range grouped(expected) {
 		found, err := there.compare(ctx, group)
@@ -192,6 +195,16 @@ func (p *present) find(ctx context.Context, o *unstructured.Unstructured) (*unst
 	return p.kinds[kind][i], nil
 }
 
+// none reports whether the cluster has none of the objects.
+func (p *present) none(ctx context.Context, objects []*unstructured.Unstructured) (bool, error) {
+	for _, o := range objects {
+		if is, err := p.find(ctx, o); is != nil || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // maxDifferences is the maximum number of differences in one row of the check.
 const maxDifferences = 6
 
@@ -205,7 +218,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 		}
 		if is == nil && i == 0 && strings.HasSuffix(want.GetKind(), "AdmissionPolicy") {
 			// The bindings of a missing policy do not matter.
-			return Result{group.name, false, ObjectName(want) + " is missing: " + p.cluster.rulesAdvice("", "")}, nil
+			return failed(group.name, ObjectName(want)+" is missing").advise(p.cluster.rulesAdvice("", "")), nil
 		}
 		if is == nil {
 			wrong = append(wrong, ObjectName(want)+" is missing")
@@ -225,13 +238,13 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 	}
 	switch {
 	case len(wrong) > 0:
-		return Result{group.name, false, strings.Join(wrong, "; ") + ": " + p.cluster.rulesAdvice("", "")}, nil
+		return failed(group.name, strings.Join(wrong, "; ")).advise(p.cluster.rulesAdvice("", "")), nil
 	case len(warning) > 0 && !p.cluster.Warn:
-		return Result{group.name, false, "only warns, and refuses nothing (" + strings.Join(warning, ", ") + "): " + p.cluster.rulesAdvice("--mode enforce", "mode: enforce")}, nil
+		return failed(group.name, "only warns, and refuses nothing ("+strings.Join(warning, ", ")+")").advise(p.cluster.rulesAdvice("--mode enforce", "mode: enforce")), nil
 	case len(warning) > 0:
-		return Result{group.name, true, "only warns, as configured, and refuses nothing"}, nil
+		return good(group.name, "only warns, as configured, and refuses nothing"), nil
 	}
-	return Result{group.name, true, group.good}, nil
+	return good(group.name, group.good), nil
 }
 
 // ObjectName returns the kind, namespace and name of an object, as messages name it.

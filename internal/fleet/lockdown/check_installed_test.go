@@ -10,12 +10,15 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 )
 
@@ -212,7 +215,7 @@ func testDefaults(t *testing.T, c Cluster, kube client.Client) {
 	if err := kube.Delete(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	if got := rows(); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Message, "namespace default has defaults") || !strings.Contains(got[0].Message, "--defaults") {
+	if got := rows(); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Message, "namespace default has defaults") || !strings.Contains(got[0].Fix, "--defaults") {
 		t.Errorf("the policy is missing: got %+v", got)
 	}
 	if err := kube.Delete(t.Context(), parameters); err != nil {
@@ -220,6 +223,25 @@ func testDefaults(t *testing.T, c Cluster, kube client.Client) {
 	}
 	if got := rows(); len(got) > 0 {
 		t.Errorf("no tenant has defaults: got %+v", got)
+	}
+}
+
+// TestNotInstalled checks that a cluster without Tenure has one row about it, and a cluster with a part
+// of Tenure a row for each missing part.
+func TestNotInstalled(t *testing.T) {
+	t.Parallel()
+	rows := func(objects ...client.Object) int {
+		results, err := Cluster{Client: fake.NewClientBuilder().WithObjects(objects...).Build(), Namespace: "flux-system"}.installed(t.Context())
+		if err != nil || len(results) == 0 || results[0].OK || results[0].Fix != lockDown {
+			t.Errorf("got %v and the error %v, want a failure with the advice to run the profile", results, err)
+		}
+		return len(results)
+	}
+	if n := rows(); n != 1 {
+		t.Errorf("a cluster without Tenure has %d rows about it", n)
+	}
+	if n := rows(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure-tenant"}}); n < 10 {
+		t.Errorf("a cluster with a role of Tenure has %d rows", n)
 	}
 }
 

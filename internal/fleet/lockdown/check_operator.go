@@ -44,11 +44,12 @@ func operatorAccount(d *unstructured.Unstructured, ruled bool) Result {
 	const name = operatorName + " " + operatorFlag
 	switch {
 	case len(valuesOf(arguments(d), operatorFlag)) > 0 || hasVariable(d, operatorVariable):
-		return Result{name, true, "in force"}
+		return good(name, "in force")
 	case ruled:
-		return Result{name, true, "not set, and not needed in namespaces with a tenant's label: there the rule tenure-resource-sets demands an account of ResourceSets"}
+		return good(name, "not set, and not needed in namespaces with a tenant's label: there the rule tenure-resource-sets demands an account of ResourceSets")
 	}
-	return Result{name, false, "missing, so that a ResourceSet of a tenant that names no account is applied as cluster-admin: set multitenancy.enabled: true in the values of flux-operator's chart, or install the rules"}
+	return failed(name, "missing, so that a ResourceSet of a tenant that names no account is applied as cluster-admin").
+		advise("set multitenancy.enabled: true in the values of flux-operator's chart, or install the rules")
 }
 
 // hasVariable reports whether the first container of a Deployment has an environment variable with a

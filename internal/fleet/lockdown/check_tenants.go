@@ -34,10 +34,10 @@ func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 		return results, nil
 	}
 	results = append(results, result("dependencies of the platform", len(c.Dependencies) == 0, "none is an object of a tenant",
-		strings.Join(c.Dependencies, "; ")+": a tenant that breaks its object blocks the platform: name only objects of the platform, and do not set spec.wait where tenants' objects are applied"))
+		strings.Join(c.Dependencies, "; ")+": a tenant that breaks its object blocks the platform").advise("name only objects of the platform, and do not set spec.wait where tenants' objects are applied"))
 	plain := unlabelled(namespaces, c.TenantNamespaces)
 	return append(results, result("labels of tenants", len(plain) == 0, "all namespaces of tenants have one, so that the rules apply in them",
-		"the rules for tenants do not apply in "+listed(plain)+": add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, in the fleet's manifest")), nil
+		"the rules for tenants do not apply in "+listed(plain)).advise("add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, in the fleet's manifest")), nil
 }
 
 // unlabelled returns those of the namespaces of tenants that have no tenant's label, sorted.

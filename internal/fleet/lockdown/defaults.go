@@ -45,12 +45,12 @@ func (c Cluster) defaults(ctx context.Context) ([]Result, error) {
 	}
 	policies, err := c.list(ctx, mutatingPolicy)
 	if meta.IsNoMatchError(err) {
-		return []Result{{defaultsName, false, "namespace " + namespace + " has defaults, which nothing fills in: they need Kubernetes 1.36, which serves MutatingAdmissionPolicies"}}, nil
+		return []Result{failed(defaultsName, "namespace "+namespace+" has defaults, which nothing fills in: they need Kubernetes 1.36, which serves MutatingAdmissionPolicies")}, nil
 	}
 	if err != nil || hasName(policies, defaultsName) {
 		return nil, err
 	}
-	return []Result{{defaultsName, false, "namespace " + namespace + " has defaults, which nothing fills in: " + c.rulesAdvice("--defaults", "defaults.enabled: true")}}, nil
+	return []Result{failed(defaultsName, "namespace "+namespace+" has defaults, which nothing fills in").advise(c.rulesAdvice("--defaults", "defaults.enabled: true"))}, nil
 }
 
 // withDefaults returns the first namespace whose parameters have a default class, or metadata for

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -168,7 +169,27 @@ func (t *tree) instanceNotes() []string {
 		notes = append(notes, fmt.Sprintf("these objects name no account, so Flux applies them as account %q of their namespace: set spec.serviceAccountName in the platform's objects, such as kustomize-controller in %s: %s",
 			cmp.Or(account, "default"), t.fleet.Sync.Namespace, listed(lost)))
 	}
+	if remote := t.remoteBases(); len(remote) > 0 {
+		notes = append(notes, "kustomize-controller refuses remote bases with multitenant: true: before you push, copy each into the repository, or deliver it with a source and a Kustomization of its own: "+listed(remote))
+	}
 	return notes
+}
+
+// remoteBases returns the remote bases of all kustomizations in the repository, with their files.
+func (t *tree) remoteBases() []string {
+	var all []string
+	for name := range t.now {
+		if !strings.HasPrefix(strings.ToLower(path.Base(name)), "kustomization") {
+			continue
+		}
+		for _, base := range flux.RemoteBases(t.fleet.Dir, filepath.Join(t.fleet.Dir, filepath.FromSlash(path.Dir(name)))) {
+			if base.File == filepath.Join(t.fleet.Dir, filepath.FromSlash(name)) {
+				all = append(all, base.Address+" in "+name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // operated reports whether flux-operator wrote the Deployments of Flux.

@@ -38,7 +38,7 @@ func (c Cluster) images(ctx context.Context) ([]Result, error) {
 		listed = append(listed, more...)
 	}
 	if len(listed) == 0 {
-		return []Result{{"images", false, "none are listed, so that every image may run: " + verifyImages}}, nil
+		return []Result{failed("images", "none are listed, so that every image may run").advise(verifyImages)}, nil
 	}
 	pods, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -56,5 +56,5 @@ func (c Cluster) images(ctx context.Context) ([]Result, error) {
 		}
 	}
 	slices.Sort(wrong)
-	return []Result{result("images", len(wrong) == 0, "pinned", "not listed: "+strings.Join(wrong, "; ")+": "+verifyImages)}, nil
+	return []Result{result("images", len(wrong) == 0, "pinned", "not listed: "+strings.Join(wrong, "; ")).advise(verifyImages)}, nil
 }

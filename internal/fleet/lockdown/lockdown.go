@@ -97,6 +97,9 @@ type Plan struct {
 	Changes []Change
 	// Notes are further facts or tasks for the user.
 	Notes []string
+	// RemoteBases are the remote bases of the fleet, each with the file that names it, which
+	// kustomize-controller refuses after the changes.
+	RemoteBases []string
 }
 
 // Change is one file.
@@ -284,7 +287,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...)}
+	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...), RemoteBases: locked.remote}
 	if note := component.setNote(); note != "" {
 		plan.Notes = append(plan.Notes, note)
 	}

@@ -54,7 +54,7 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	wrong = notificationsReach(policies, addresses)
-	return append(results, result("notifications", wrong == "", "go only to addresses outside of the cluster, if the network enforces policies", wrong)), nil
+	return append(results, result("notifications", wrong == "", "go only to addresses outside of the cluster, if the network enforces policies", wrong).advise(lockDown)), nil
 }
 
 // shown returns a message for each Service that exposes source-controller's artifacts
@@ -137,9 +137,9 @@ func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[str
 	}
 	switch {
 	case !held:
-		return "no network policy limits the addresses to which notification-controller posts: " + lockDown
+		return "no network policy limits the addresses to which notification-controller posts"
 	case len(open) > 0:
-		return strings.Join(open, "; ") + ": " + lockDown + ", with --cluster-range for ranges that are not private"
+		return strings.Join(open, "; ") + "; ranges that are not private need --cluster-range"
 	}
 	return ""
 }

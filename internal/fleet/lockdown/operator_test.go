@@ -62,6 +62,7 @@ spec:
     <<- end >>
 `,
 	}
+	files["infrastructure/kustomization.yaml"] = "resources:\n- https://github.com/acme/bases//app?ref=v1\n"
 	for name, content := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
@@ -152,9 +153,9 @@ func TestFluxInstance(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			notes := strings.Join(plan.Notes, "\n")
-			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml", "Kustomization in-text in clusters/prod/apps.yaml"} {
+			for _, lost := range []string{"HelmRelease app in clusters/prod/apps.yaml", "Kustomization apps in clusters/prod/apps.yaml", "Kustomization in-text in clusters/prod/apps.yaml", "https://github.com/acme/bases//app?ref=v1 in infrastructure/kustomization.yaml"} {
 				if strings.Contains(notes, lost) == tc.single {
-					t.Errorf("%s: %s names no account; the notes say so: %t", tc.reason, lost, tc.single)
+					t.Errorf("%s: Flux refuses %s, or applies it as another account; the notes say so: %t", tc.reason, lost, tc.single)
 				}
 			}
 			if strings.Contains(notes, "Kustomization named") {
@@ -246,7 +247,7 @@ func TestOperatorAccount(t *testing.T) {
 		{"neither", "args: [--log-level=info]", false, false, "applied as cluster-admin"},
 	} {
 		got := operatorAccount(parsed(t, "{kind: Deployment, spec: {template: {spec: {containers: [{"+tc.container+"}]}}}}"), tc.ruled)
-		if got.OK != tc.ok || !strings.Contains(got.Message, tc.want) {
+		if got.OK != tc.ok || !strings.Contains(got.Message+"\n"+got.Fix, tc.want) {
 			t.Errorf("%s: got %+v, want %t and %q", tc.reason, got, tc.ok, tc.want)
 		}
 	}

@@ -50,10 +50,14 @@ type survey struct {
 	rootAccount string
 	// tenants are the names of tenants by their namespaces.
 	tenants map[string]string
+	// remote are the remote bases, with the files that name them.
+	remote []string
 }
 
 type surveyor struct {
 	dir    string
+	fetch  flux.FetchBase
+	remote []string
 	source string
 	seen   map[string]bool
 	found  []object
@@ -67,8 +71,8 @@ func (t *tree) survey() (*survey, error) {
 		return nil, err
 	}
 	defer remove()
-	w := surveyor{dir: dir, source: t.fleet.Sync.Source, seen: map[string]bool{t.fleet.System: true}}
-	built, err := flux.Build(dir, filepath.Join(dir, filepath.FromSlash(t.fleet.System)))
+	w := surveyor{dir: dir, fetch: t.fleet.FetchBase, source: t.fleet.Sync.Source, seen: map[string]bool{t.fleet.System: true}}
+	built, err := w.build(filepath.Join(dir, filepath.FromSlash(t.fleet.System)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot build %s: %w", t.fleet.System, noPath(err, dir))
 	}
@@ -83,7 +87,7 @@ func (t *tree) survey() (*survey, error) {
 			return nil, err
 		}
 	}
-	s := &survey{objects: w.found, tenants: map[string]string{}}
+	s := &survey{objects: w.found, tenants: map[string]string{}, remote: w.remote}
 	for i, o := range s.objects {
 		if o.isFlux("Kustomization") && o.GetName() == t.fleet.Sync.Kustomization && o.GetNamespace() == t.fleet.Sync.Namespace && s.root == nil {
 			s.root, s.rootAccount = &s.objects[i], o.text("spec", "serviceAccountName")
@@ -118,6 +122,28 @@ func (w *surveyor) follow(o object, root string) error {
 	return w.folder(at, o.text("spec", "targetNamespace"), &o)
 }
 
+// build builds the kustomization in a folder, with its remote bases.
+func (w *surveyor) build(at string) ([]*unstructured.Unstructured, error) {
+	if w.fetch != nil {
+		err := flux.FetchBases(w.dir, at, func(base flux.RemoteBase, dir string) (string, error) {
+			fetched, err := w.fetch(base, dir)
+			if file, relErr := filepath.Rel(w.dir, base.File); fetched != "" && relErr == nil && !w.isFetched(base.File) {
+				w.remote = append(w.remote, fmt.Sprintf("%s in %s", base.Address, filepath.ToSlash(file)))
+			}
+			return fetched, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return flux.Build(w.dir, at)
+}
+
+// isFetched reports whether a file is in a remote base.
+func (w *surveyor) isFetched(file string) bool {
+	return strings.HasPrefix(file, filepath.Join(w.dir, flux.FetchedBases)+string(filepath.Separator))
+}
+
 // folder reads a folder as Flux does: by its kustomization file, or, without one, all
 // manifests in it.
 func (w *surveyor) folder(name, namespace string, by *object) error {
@@ -127,7 +153,7 @@ func (w *surveyor) folder(name, namespace string, by *object) error {
 	w.seen[name] = true
 	at := filepath.Join(w.dir, filepath.FromSlash(name))
 	if _, _, err := flux.KustomizationFile(os.DirFS(at), "."); err == nil {
-		built, err := flux.Build(w.dir, at)
+		built, err := w.build(at)
 		if err != nil {
 			return fmt.Errorf("cannot build %s: %w", name, noPath(err, w.dir))
 		}

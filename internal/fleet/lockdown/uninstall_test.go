@@ -75,10 +75,7 @@ func TestInstallation(t *testing.T) {
 	if found.Tenants != 1 || found.Namespaces != 1 || !found.Manager {
 		t.Errorf("want 1 Tenant, 1 namespace and a manager, got %d, %d and %t", found.Tenants, found.Namespaces, found.Manager)
 	}
-	var names []string
-	for _, o := range found.Objects {
-		names = append(names, ObjectName(o))
-	}
+	names := objectNames(found.Objects)
 	if slices.Contains(names, "Service flux-system/tenure-proxy") {
 		t.Error("a Service without Tenure's label is part of the installation")
 	}
@@ -201,4 +198,46 @@ func TestRemoveGoesOn(t *testing.T) {
 	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "flux-system", Name: managerName}, &corev1.ServiceAccount{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the manager's account is left: %v", err)
 	}
+}
+
+// TestRemoveInterrupted ends each removal after a few of its deletions. The next one finds the rest, in
+// the same order, and the last one completes it.
+func TestRemoveInterrupted(t *testing.T) {
+	t.Parallel()
+	const few = 15
+	allowed := 0
+	c, kube := installedWith(t, interceptor.Funcs{Delete: func(ctx context.Context, kube client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if allowed == 0 {
+			return errors.New("the command is killed")
+		}
+		allowed--
+		return kube.Delete(ctx, o, opts...)
+	}}, nil)
+	whole, err := c.Installation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for removed := 0; removed < len(whole.Objects); removed += few {
+		left, err := c.Installation(t.Context())
+		if err != nil {
+			t.Fatalf("after %d deletions: %v", removed, err)
+		}
+		if got, want := objectNames(left.Objects), objectNames(whole.Objects[removed:]); !slices.Equal(got, want) {
+			t.Fatalf("after %d deletions %q are left, want %q", removed, got, want)
+		}
+		allowed = few
+		if err := left.Remove(t.Context(), kube, func(string) {}); (err == nil) != (len(left.Objects) <= few) {
+			t.Fatalf("a removal that is killed with %d objects left: %v", len(left.Objects), err)
+		}
+	}
+	if left, err := c.Installation(t.Context()); err != nil || len(left.Objects) > 0 {
+		t.Errorf("the last removal leaves %v, %v", left, err)
+	}
+}
+
+func objectNames(objects []*unstructured.Unstructured) (names []string) {
+	for _, o := range objects {
+		names = append(names, ObjectName(o))
+	}
+	return names
 }

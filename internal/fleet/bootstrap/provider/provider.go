@@ -28,6 +28,8 @@ const (
 	GitHub Kind = "github"
 	GitLab Kind = "gitlab"
 	Gitea  Kind = "gitea"
+	// BitbucketServer is Bitbucket Server, or Data Center.
+	BitbucketServer Kind = "bitbucket-server"
 )
 
 var (
@@ -48,7 +50,7 @@ type Config struct {
 	// Hostname is the host of the provider, as HOST or HOST:PORT. The API and the repository are
 	// there, over HTTPS.
 	Hostname string
-	// Owner is an organization or group, or a user if Personal is set.
+	// Owner is an organization, a group or the key of a project, or a user if Personal is set.
 	Owner, Repository string
 	Personal          bool
 	// Public makes a new repository public.
@@ -63,6 +65,22 @@ type Config struct {
 type Host struct {
 	config    Config
 	transport *transport
+	repo      repository
+}
+
+// repository is a repository by the API of a provider.
+type repository interface {
+	// get returns [gitprovider.ErrNotFound] if there is no repository.
+	get(ctx context.Context) error
+	create(ctx context.Context) error
+	// ensureKey registers a key. Call get or create first.
+	ensureKey(ctx context.Context, wanted gitprovider.DeployKeyInfo) (changed bool, err error)
+}
+
+// common is a repository at a provider for which the package has one interface.
+type common struct {
+	config    Config
+	transport *transport
 	repo      gitprovider.UserRepository
 }
 
@@ -73,22 +91,36 @@ func New(c Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{config: c, transport: t}, nil
+	h := &Host{config: c, transport: t, repo: &common{config: c, transport: t}}
+	if c.Kind == BitbucketServer {
+		h.repo, err = newBitbucket(c, t)
+	}
+	return h, err
 }
 
 // URL returns the address of the repository over HTTPS.
 func (c Config) URL() string {
+	if c.Kind == BitbucketServer {
+		return "https://" + c.Hostname + "/scm/" + c.project() + "/" + c.Repository + ".git"
+	}
 	return "https://" + c.Hostname + "/" + c.Owner + "/" + c.Repository + ".git"
 }
 
 // SSH returns the address of the repository over SSH at a host, as HOST or HOST:PORT. An empty
-// host means the provider's host and the default port.
+// host means the provider's host and its default port.
 func (c Config) SSH(host string) string {
+	bitbucket := c.Kind == BitbucketServer
 	if host == "" {
 		host = c.Hostname
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
+		if bitbucket {
+			host += ":" + bitbucketSSHPort
+		}
+	}
+	if bitbucket {
+		return "ssh://git@" + host + "/" + c.project() + "/" + c.Repository + ".git"
 	}
 	return "ssh://git@" + host + "/" + c.Owner + "/" + c.Repository
 }
@@ -97,59 +129,63 @@ func (c Config) SSH(host string) string {
 // one. The errors wrap the error values of this package.
 func (h *Host) Ensure(ctx context.Context) (created bool, err error) {
 	h.transport.ctx = ctx
-	if h.repo, err = h.get(ctx); err == nil {
+	if err = h.repo.get(ctx); err == nil {
 		return false, nil
 	}
 	if !errors.Is(err, gitprovider.ErrNotFound) {
 		return false, fmt.Errorf("cannot read the repository %s/%s: %w", h.config.Owner, h.config.Repository, h.explain(err))
 	}
-	if h.repo, err = h.create(ctx); err != nil {
+	if err = h.repo.create(ctx); err != nil {
 		return false, fmt.Errorf("cannot create the repository %s/%s: %w", h.config.Owner, h.config.Repository, h.explain(err))
 	}
 	return true, nil
 }
 
-func (h *Host) get(ctx context.Context) (gitprovider.UserRepository, error) {
-	client, err := h.client()
+func (r *common) get(ctx context.Context) error {
+	client, err := r.client()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if h.config.Personal {
-		return client.UserRepositories().Get(ctx, h.personal(client))
+	if r.config.Personal {
+		r.repo, err = client.UserRepositories().Get(ctx, r.personal(client))
+		return err
 	}
-	return client.OrgRepositories().Get(ctx, h.shared(client))
+	r.repo, err = client.OrgRepositories().Get(ctx, r.shared(client))
+	return err
 }
 
-func (h *Host) create(ctx context.Context) (gitprovider.UserRepository, error) {
-	client, err := h.client()
+func (r *common) create(ctx context.Context) error {
+	client, err := r.client()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	visibility := gitprovider.RepositoryVisibilityPrivate
-	if h.config.Public {
+	if r.config.Public {
 		visibility = gitprovider.RepositoryVisibilityPublic
 	}
 	info := gitprovider.RepositoryInfo{Visibility: &visibility}
-	if h.config.Personal {
-		return client.UserRepositories().Create(ctx, h.personal(client), info)
+	if r.config.Personal {
+		r.repo, err = client.UserRepositories().Create(ctx, r.personal(client), info)
+		return err
 	}
-	return client.OrgRepositories().Create(ctx, h.shared(client), info)
+	r.repo, err = client.OrgRepositories().Create(ctx, r.shared(client), info)
+	return err
 }
 
-func (h *Host) personal(client gitprovider.Client) gitprovider.UserRepositoryRef {
-	user := gitprovider.UserRef{Domain: client.SupportedDomain(), UserLogin: h.config.Owner}
-	return gitprovider.UserRepositoryRef{UserRef: user, RepositoryName: h.config.Repository}
+func (r *common) personal(client gitprovider.Client) gitprovider.UserRepositoryRef {
+	user := gitprovider.UserRef{Domain: client.SupportedDomain(), UserLogin: r.config.Owner}
+	return gitprovider.UserRepositoryRef{UserRef: user, RepositoryName: r.config.Repository}
 }
 
-func (h *Host) shared(client gitprovider.Client) gitprovider.OrgRepositoryRef {
-	owner := gitprovider.OrganizationRef{Domain: client.SupportedDomain(), Organization: h.config.Owner}
-	return gitprovider.OrgRepositoryRef{OrganizationRef: owner, RepositoryName: h.config.Repository}
+func (r *common) shared(client gitprovider.Client) gitprovider.OrgRepositoryRef {
+	owner := gitprovider.OrganizationRef{Domain: client.SupportedDomain(), Organization: r.config.Owner}
+	return gitprovider.OrgRepositoryRef{OrganizationRef: owner, RepositoryName: r.config.Repository}
 }
 
 // client returns a client of the provider. The client of Gitea asks the server for its version.
-func (h *Host) client() (gitprovider.Client, error) {
-	c := h.config
-	hook := gitprovider.WithPostChainTransportHook(func(http.RoundTripper) http.RoundTripper { return h.transport })
+func (r *common) client() (gitprovider.Client, error) {
+	c := r.config
+	hook := gitprovider.WithPostChainTransportHook(func(http.RoundTripper) http.RoundTripper { return r.transport })
 	switch c.Kind {
 	case GitHub:
 		return github.NewClient(gitprovider.WithDomain(c.Hostname), gitprovider.WithOAuth2Token(c.Token), hook)
@@ -179,14 +215,14 @@ func (h *Host) EnsureDeployKey(ctx context.Context, title, public string, write 
 	// Providers store a key without its comment.
 	line := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key))
 	wanted := gitprovider.DeployKeyInfo{Name: title, Key: line, ReadOnly: &readOnly}
-	if changed, err = h.ensureKey(ctx, wanted); err != nil {
+	if changed, err = h.repo.ensureKey(ctx, wanted); err != nil {
 		return false, fmt.Errorf("cannot register the deploy key at %s/%s: %w", h.config.Owner, h.config.Repository, h.explain(err))
 	}
 	return changed, nil
 }
 
-func (h *Host) ensureKey(ctx context.Context, wanted gitprovider.DeployKeyInfo) (bool, error) {
-	keys, err := h.repo.DeployKeys().List(ctx)
+func (r *common) ensureKey(ctx context.Context, wanted gitprovider.DeployKeyInfo) (bool, error) {
+	keys, err := r.repo.DeployKeys().List(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -203,7 +239,7 @@ func (h *Host) ensureKey(ctx context.Context, wanted gitprovider.DeployKeyInfo) 
 		}
 		return true, key.Update(ctx)
 	}
-	_, changed, err := h.repo.DeployKeys().Reconcile(ctx, wanted)
+	_, changed, err := r.repo.DeployKeys().Reconcile(ctx, wanted)
 	return changed, err
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testprovider"
 )
 
+var kinds = []Kind{GitHub, GitLab, Gitea, BitbucketServer}
+
 // start serves a provider over HTTPS and returns a config of a repository there.
 func start(t *testing.T, kind Kind) (*testprovider.Server, Config) {
 	t.Helper()
@@ -49,7 +51,7 @@ func publicKey(t *testing.T) string {
 
 // TestProviders creates a repository and registers keys by the API of each provider.
 func TestProviders(t *testing.T) {
-	for _, kind := range []Kind{GitHub, GitLab, Gitea} {
+	for _, kind := range kinds {
 		for name, owner := range map[string]string{"organization": "acme", "user": "jane"} {
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				fake, c := start(t, kind)
@@ -110,7 +112,7 @@ func testProvider(t *testing.T, fake *testprovider.Server, c Config) {
 
 // TestRefusals shows the error of each refusal. None has the token.
 func TestRefusals(t *testing.T) {
-	for _, kind := range []Kind{GitHub, GitLab, Gitea} {
+	for _, kind := range kinds {
 		for name, test := range map[string]struct {
 			reason string
 			edit   func(*testprovider.Server, *Config)
@@ -156,6 +158,9 @@ func TestRefusals(t *testing.T) {
 				want:   ErrUnreachable, text: "certificate",
 			},
 		} {
+			if kind == BitbucketServer && name == "OtherUser" {
+				continue // the project of another user is one that the token may not write: MayNotCreate
+			}
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				t.Parallel() // the package for GitLab tries again for some seconds
 				fake, c := start(t, kind)
@@ -178,7 +183,7 @@ func TestRefusals(t *testing.T) {
 
 // TestRedirect shows that the token does not follow a redirect to another host.
 func TestRedirect(t *testing.T) {
-	for _, kind := range []Kind{GitHub, GitLab, Gitea} {
+	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			var stolen string
 			thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -202,10 +207,17 @@ func TestRedirect(t *testing.T) {
 // TestAddresses shows the addresses of a repository: those of the flux CLI.
 func TestAddresses(t *testing.T) {
 	c := Config{Hostname: "git.example.com:8443", Owner: "acme/platform", Repository: "fleet"}
+	bitbucket := Config{Kind: BitbucketServer, Hostname: "git.example.com:8443", Owner: "ACME", Repository: "fleet"}
+	personal := Config{Kind: BitbucketServer, Hostname: "git.example.com", Owner: "jane", Personal: true, Repository: "fleet"}
 	for got, want := range map[string]string{
 		c.URL():                           "https://git.example.com:8443/acme/platform/fleet.git",
 		c.SSH(""):                         "ssh://git@git.example.com/acme/platform/fleet",
 		c.SSH("ssh.git.example.com:2222"): "ssh://git@ssh.git.example.com:2222/acme/platform/fleet",
+		bitbucket.URL():                   "https://git.example.com:8443/scm/ACME/fleet.git",
+		bitbucket.SSH(""):                 "ssh://git@git.example.com:7999/ACME/fleet.git",
+		bitbucket.SSH("ssh.example.com"):  "ssh://git@ssh.example.com/ACME/fleet.git",
+		personal.URL():                    "https://git.example.com/scm/~jane/fleet.git",
+		personal.SSH(""):                  "ssh://git@git.example.com:7999/~jane/fleet.git",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

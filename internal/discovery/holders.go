@@ -1,0 +1,180 @@
+package discovery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Holder is an identity with rights that a tenant can act as and that is not in its Tenant object: a
+// service account, or a user or group of people.
+type Holder struct {
+	// Owner is the identity. Its Shape is equal for holders of one kind with the same rights.
+	Owner
+	// Platform is set for an account that the platform keeps in the tenant's namespaces for itself: attacks try
+	// to act as it, and it is none of the tenant's.
+	Platform bool
+	// Rights are the bindings that give the holder its roles.
+	Rights []Right
+	// grants are the bindings of Rights, and places their roles, each with the place where it applies; both
+	// in the same order.
+	grants []grant
+	places []string
+}
+
+// Within reports whether another holder has all rights of h, in the same namespaces or in namespaces with
+// the same labels, bounds and admission.
+func (h Holder) Within(other Holder) bool { return len(h.Beyond(other)) == 0 }
+
+// Beyond returns the rights of h that another holder lacks.
+func (h Holder) Beyond(other Holder) []Right {
+	var beyond []Right
+	for i, place := range h.places {
+		if !slices.Contains(other.places, place) {
+			beyond = append(beyond, h.Rights[i])
+		}
+	}
+	return beyond
+}
+
+// Account returns the account of a holder that is a service account, and otherwise the zero Account.
+func (h Holder) Account() Account {
+	if h.Kind != rbacv1.ServiceAccountKind {
+		return Account{}
+	}
+	return Account{h.Namespace, h.Name}
+}
+
+// assignHolders finds the holders of each tenant: the existing accounts of its namespaces and of its Flux
+// objects, and the people that the platform bound in its namespaces alone.
+func (d *discovery) assignHolders() {
+	for _, t := range d.tenants {
+		for _, a := range d.accounts {
+			account := Account{a.Namespace, a.Name}
+			if slices.Contains(t.Namespaces, a.Namespace) || slices.Contains(t.Accounts, account) {
+				h := Holder{Owner: Owner{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}, Platform: d.accountOfPlatform(a)}
+				d.addHolder(t, h, account.isSubject)
+			}
+		}
+		for _, o := range d.people(t) {
+			d.addHolder(t, Holder{Owner: o}, o.subject)
+		}
+		// A single holder is compared with nobody.
+		for i := range t.Holders {
+			if len(t.Holders) > 1 {
+				d.locate(t, &t.Holders[i])
+			}
+		}
+	}
+}
+
+// addHolder adds an identity with rights to a tenant's holders, unless it is an owner.
+func (d *discovery) addHolder(t *Tenant, h Holder, is func(rbacv1.Subject) bool) {
+	if slices.ContainsFunc(t.Owners, func(o Owner) bool { return o.User() == h.User() && o.Name == h.Name }) {
+		return
+	}
+	for _, g := range d.grants {
+		if slices.ContainsFunc(g.subjects, is) {
+			h.Rights = append(h.Rights, rightOf(g, h.String()))
+			h.grants = append(h.grants, g)
+		}
+	}
+	if len(h.Rights) > 0 {
+		t.Holders = append(t.Holders, h)
+	}
+}
+
+// locate computes the places and the shape of a holder.
+func (d *discovery) locate(t *Tenant, h *Holder) {
+	for _, g := range h.grants {
+		h.places = append(h.places, d.roleShape(g)+" in "+d.placeOf(t, g.namespace))
+	}
+	sorted := slices.Clone(h.places)
+	slices.Sort(sorted)
+	h.Shape = digest(append([]string{h.Kind}, slices.Compact(sorted)...))
+}
+
+// placeOf describes the namespace of a binding: a namespace of the tenant by its bounds and not by its name.
+func (d *discovery) placeOf(t *Tenant, namespace string) string {
+	switch i := slices.IndexFunc(d.namespaces, func(ns corev1.Namespace) bool { return ns.Name == namespace }); {
+	case namespace == "":
+		return "the cluster"
+	case i >= 0 && slices.Contains(t.Namespaces, namespace):
+		return "its namespace " + digest(d.bounds.shape(t, d.namespaces[i]))
+	}
+	return namespace
+}
+
+// accountOfPlatform reports whether an account in a tenant's namespaces is the platform's own, which the
+// tenant acts as only if a missing control lets it: the platform bound it to cluster-admin, without a
+// tenant's label and without another repository that it applies; or only the platform's charts made or name it.
+func (d *discovery) accountOfPlatform(a corev1.ServiceAccount) bool {
+	if name, _ := tenancy.LabelledTenant(a.Labels); name != "" {
+		return false
+	}
+	account := Account{a.Namespace, a.Name}
+	var charts, others int
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		itsChart := u.GetKind() == string(flux.HelmRelease) && d.appliedByPlatform(&u) && d.fromRoot(u)
+		made := flux.AppliedBy(a.Labels) == flux.Ref{Kind: flux.Kind(u.GetKind()), Namespace: u.GetNamespace(), Name: u.GetName()}
+		switch uses := nested(u, "spec", "serviceAccountName") == a.Name && u.GetNamespace() == a.Namespace; {
+		case uses && u.GetKind() == string(flux.Kustomization) && d.otherRepository(u):
+			return false
+		case itsChart && (uses || made):
+			charts++
+		case uses:
+			others++
+		}
+	}
+	return d.adminBinding(account) != "" || charts > 0 && others == 0
+}
+
+// people returns the users and groups that the platform bound in namespaces of the tenant and in no other
+// namespace. Those who also work elsewhere, or have cluster-admin, are the platform's people. Kubernetes'
+// own users and groups are nobody's.
+func (d *discovery) people(t *Tenant) []Owner {
+	var found, elsewhere []Owner
+	for _, g := range d.grants {
+		for _, s := range g.subjects {
+			o := Owner{Kind: s.Kind, Name: s.Name}
+			if s.Kind == rbacv1.ServiceAccountKind || strings.HasPrefix(s.Name, "system:") {
+				continue
+			}
+			switch within := slices.Contains(t.Namespaces, g.namespace); {
+			case g.namespace != "" && !within, g.namespace == "" && g.role.Kind+"/"+g.role.Name == clusterAdmin:
+				elsewhere = append(elsewhere, o)
+			case within && !d.appliedByTenant(g) && !slices.Contains(found, o):
+				found = append(found, o)
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(o Owner) bool { return slices.Contains(elsewhere, o) })
+}
+
+// holdersShape returns lines about the holders with rights that the first account lacks.
+func (t *Tenant) holdersShape() []string {
+	var first Holder
+	if len(t.Accounts) > 0 {
+		first = t.Holder(t.Accounts[0].User())
+	}
+	var lines []string
+	for _, h := range t.Holders {
+		if !h.Platform && !h.Within(first) {
+			lines = append(lines, fmt.Sprintf("holder %s %s", h.Kind, h.Shape))
+		}
+	}
+	return lines
+}
+
+// Holder returns the holder with a user name, or a holder without rights.
+func (t *Tenant) Holder(user string) Holder {
+	if i := slices.IndexFunc(t.Holders, func(h Holder) bool { return h.User() == user }); i >= 0 {
+		return t.Holders[i]
+	}
+	return Holder{}
+}
