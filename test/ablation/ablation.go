@@ -94,7 +94,8 @@ type Measured struct {
 	// Tried are the keys of the attacks that were tried; Through are the keys of the attacks that
 	// got through and are not excluded. Both are sorted.
 	Tried, Through []string
-	// Faults describe attacks that were not proven, and missing layers that were not named.
+	// Faults describe attacks that were not proven, missing layers that were not named, and what
+	// stopped attacks that should get through.
 	Faults []string
 	// Took is the duration of the row, including removal and restoration.
 	Took time.Duration
@@ -196,6 +197,8 @@ func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 		m.Through = append(m.Through, key)
 	case r.Finding.Outcome == catalog.Stopped && excluded[key].Through:
 		m.Faults = append(m.Faults, fmt.Sprintf("%s is stopped by %s: it needs a row", key, r.Finding.Control))
+	case slices.Contains(m.Row.Through(), key):
+		m.Faults = append(m.Faults, fmt.Sprintf("%s is %s by %s: %s%s", key, r.Finding.Outcome, r.Finding.Control, r.Finding.Evidence, r.Finding.Reason))
 	}
 }
 

@@ -1,11 +1,16 @@
 package ablation
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // Rows returns the controls of the example fleet in the order of their removal. With each new
-// attack, add its key to the row of each control that stops it, or add a row.
+// attack that one of them stops, add its key to the row of the control, or add a row.
 func Rows() []Row {
 	return []Row{
 		singleControl(flag("kustomize-controller", "--no-cross-namespace-refs"), "S1-api"),
@@ -58,9 +63,38 @@ func Rows() []Row {
 	}
 }
 
-// Excluded returns the attacks that are in no row, by key, with the reasons.
+// Excluded returns the attacks that are in no row, by key, with the reasons. An attack that is neither
+// in a row nor in the list gets through on plain Flux if a rule of Tenure names it.
 func Excluded() map[string]Exclusion {
-	plain := Exclusion{Reason: "no control on plain Flux", Through: true}
+	excluded, inRow := listedExclusions(), map[string]bool{}
+	for _, row := range Rows() {
+		for _, key := range row.Attacks {
+			inRow[key] = true
+		}
+	}
+	for _, r := range admission.Rules() {
+		for _, key := range attacksOf(r) {
+			if _, listed := excluded[key]; !listed && !inRow[key] {
+				excluded[key] = Exclusion{Reason: "no control on plain Flux", Through: true}
+			}
+		}
+	}
+	return excluded
+}
+
+// attacksOf returns the keys of the attacks that a rule names, without those through the proxy.
+func attacksOf(r admission.Rule) []string {
+	var keys []string
+	for _, a := range catalog.Catalogue() {
+		if slices.Contains(r.Rows, a.ID) && a.Via != catalog.Proxy {
+			keys = append(keys, a.Key())
+		}
+	}
+	return keys
+}
+
+// listedExclusions returns the exclusions with reasons of their own.
+func listedExclusions() map[string]Exclusion {
 	// The local cluster never sets these flags for a process on this machine.
 	never := Exclusion{Reason: "local processes do not get the flag; a unit test sets it"}
 	fixed := Exclusion{Reason: "Flux or Kubernetes has fixed the bug: the attack shows that it stays fixed"}
@@ -69,11 +103,7 @@ func Excluded() map[string]Exclusion {
 	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation removes its controls"}
 	proxy := Exclusion{Reason: "the example has no proxy"}
 	return map[string]Exclusion{
-		"A1-api":                       plain,
-		"A3-api":                       plain,
 		"A3-api-shard":                 {Reason: "the example has no shards"},
-		"A4-api":                       plain,
-		"A5-api-ServiceAccount":        plain,
 		"A5-api-workloads":             absent,
 		"A6-api":                       fixed,
 		"A7-api":                       absent,
@@ -81,8 +111,6 @@ func Excluded() map[string]Exclusion {
 		"A9-api":                       absent,
 		"A9-api-Tenant":                absent,
 		"S2-api":                       absent,
-		"S5-api":                       plain,
-		"S5-api-HelmRelease":           plain,
 		"S8-git":                       fixed,
 		"S8-git-loop":                  fixed,
 		"S10-git":                      keys,
@@ -91,14 +119,10 @@ func Excluded() map[string]Exclusion {
 		"S14-api":                      {Reason: "the example demands no signatures"},
 		"S12-api":                      absent,
 		"I8-proxy":                     proxy,
-		"I8-api-Secret":                plain,
-		"I9-api":                       plain,
 		"I24-api":                      absent,
 		"I15-api":                      absent,
 		"I15-api-TenantResource":       absent,
 		"I15-api-manager":              absent,
-		"I10-api":                      plain,
-		"I23-api":                      plain,
 		"I25-api":                      absent,
 		"I22-api":                      {Reason: "the example has none of Tenure's rules, which could warn"},
 		"I12-proxy":                    proxy,
@@ -107,30 +131,12 @@ func Excluded() map[string]Exclusion {
 		"W2-proxy":                     proxy,
 		"I13-api-TLS":                  never,
 		"I13-api-exec":                 never,
-		"I19-api":                      plain,
-		"I19-api-Kustomization":        plain,
-		"N3-api":                       plain,
-		"N4-api":                       plain,
-		"N5-api":                       plain,
 		"N6-api":                       absent,
 		"I26-api":                      absent,
 		"I26-api-copyFrom":             absent,
 		"I26-api-dependsOn":            absent,
-		"S13-api":                      plain,
-		"W4-api":                       plain,
-		"W4-git":                       plain,
-		"W5-api":                       plain,
-		"W5-git":                       plain,
-		"W6-api":                       plain,
-		"W6-git":                       plain,
-		"W7-api":                       plain,
-		"W7-git":                       plain,
-		"W10-api":                      plain,
-		"W10-git":                      plain,
 		"W12-api":                      absent,
 		"W12-git":                      absent,
-		"W13-api":                      plain,
-		"W13-git":                      plain,
 		"S1-api-ImagePolicy":           images,
 		"S1-api-ImageUpdateAutomation": images,
 	}

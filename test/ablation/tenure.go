@@ -25,8 +25,31 @@ import (
 // TenureRows returns the controls of a fleet with Tenure's rules, its proxy, the manager,
 // Tenure's role for tenants and Flux's lockdown: each rule by itself if it alone stops an
 // attack, and together with the flag or the role that stops the same attack. [Rows] has the
-// other controls of such a fleet, which belong to Flux.
+// other controls of such a fleet, which belong to Flux. A rule that is not in the list, and whose
+// attacks no rule of the list stops alone, gets a row with all attacks that it names.
 func TenureRows() []Row {
+	rows := listedTenureRows()
+	listed, stopped := map[string]bool{}, map[string]bool{}
+	for _, r := range rows {
+		for _, c := range r.Controls {
+			listed[c.Name] = true
+		}
+		for _, key := range r.Attacks {
+			stopped[key] = stopped[key] || len(r.Controls) == 1 && strings.HasPrefix(r.Controls[0].Name, "rule ")
+		}
+	}
+	for _, r := range admission.Rules() {
+		c, attacks := rule(strings.TrimPrefix(r.Name, admission.Prefix)), attacksOf(r)
+		if !listed[c.Name] && len(attacks) > 0 && !slices.ContainsFunc(attacks, func(key string) bool { return stopped[key] }) {
+			rows = append(rows, singleControl(c, attacks...))
+		}
+	}
+	return rows
+}
+
+// listedTenureRows returns the rows of the rules that stop only a part of the attacks that they name, or not
+// alone, and the rows of other controls.
+func listedTenureRows() []Row {
 	both := func(other Control, name string, attacks ...string) Row {
 		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
 	}
@@ -36,10 +59,7 @@ func TenureRows() []Row {
 	return append([]Row{
 		singleControl(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		singleControl(rule("bounds"), "A1-api", "A3-api"),
-		singleControl(rule("charts"), "S13-api"),
 		singleControl(rule("decryption-secrets"), "I19-api-Kustomization"),
-		singleControl(rule("signatures"), "S14-api"),
-		singleControl(rule("signature-keys"), "S14-api"),
 		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
 		singleControl(rule("bindings"), "I4-api-RoleBinding"),
 		singleControl(rule("managed"), onManagedObjects...),
@@ -47,16 +67,11 @@ func TenureRows() []Row {
 		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease", "S12-api"),
 		singleControl(rule("flagger"), "N6-api"),
 		singleControl(rule("notifications"), "I19-api", "N3-api", "N4-api"),
-		singleControl(rule("notification-secrets"), "N5-api"),
-		singleControl(rule("pods"), "I9-api"),
 		singleControl(rule("tokens"), "I8-api-Secret"),
 		singleControl(besideAnOwner(rule("owner-pods")), "I24-api"),
 		{Controls: []Control{besideAnOwner(rule("owner-accounts"))}, Attacks: []string{"I24-api"}, Also: []string{"I8-api-Secret"}},
 		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
 		singleControl(rule("sources"), "I19-api", "S9-api"),
-		singleControl(rule("services"), "W4-api", "W4-git"),
-		singleControl(rule("hosts"), "W5-api", "W5-git"),
-		singleControl(rule("ingress-annotations"), "W13-api", "W13-git"),
 		singleControl(rule("claims"), "W6-api", "W6-git"),
 		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
@@ -85,19 +100,15 @@ func TenureRows() []Row {
 		singleControl(secretPath(), "A7-api"),
 		singleControl(quotaWebhook(), "A9-api"),
 		singleControl(appliedAlone(), "A9-api-Tenant"),
-		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git"}},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git", "W14-api"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
 		singleControl(bound("in another tenant's namespace", neighbour), "I12-api"),
 		withAccounts("kustomize-controller", "I1-api"),
 		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
-		{
-			Controls: []Control{privileged(), layer(rule("accounts"), "policy with a list of reconciler accounts")},
-			Attacks:  []string{"I2-api"}, Also: []string{"I13-api", "I19-api-Kustomization"},
-		},
+		singleControl(privileged(), "I2-api"),
 
 		singleControl(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
 		singleControl(takenBack(), "S11-api", "I25-api"),

@@ -141,7 +141,8 @@ func (s state) open() map[string]bool {
 		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
 	} {
 		runs, applied = runs || in("create", w[0], w[1]), applied || applies(w[0], w[1])
-		runsEverywhere = runsEverywhere || out("create", w[0], w[1])
+		// A change of a workload runs the tenant's program as the account of its Pods.
+		runsEverywhere = runsEverywhere || out("create", w[0], w[1]) || out("update", w[0], w[1]) || out("patch", w[0], w[1])
 	}
 	accounts := in("patch", "", "serviceaccounts")
 	charts := in("create", sourceGroup, "helmcharts")
@@ -152,9 +153,17 @@ func (s state) open() map[string]bool {
 	// Without an account in the sync and a default one, Flux applies as the controller.
 	delivers := s.nameless && !flag("kustomize-controller", "--default-service-account")
 	installs := s.nameless && releases && !flag("helm-controller", "--default-service-account")
+	// A right to the platform's Flux objects is one to name another account or source.
+	syncsElsewhere := false
+	for _, k := range [][2]string{
+		{kustomizeGroup, "kustomizations"}, {helmGroup, "helmreleases"}, {sourceGroup, "gitrepositories"}, {sourceGroup, "ocirepositories"}, {sourceGroup, "helmrepositories"}, {sourceGroup, "buckets"},
+	} {
+		syncsElsewhere = syncsElsewhere || out("patch", k[0], k[1]) || out("update", k[0], k[1])
+	}
+	mutates := out("create", "admissionregistration.k8s.io", "mutatingadmissionpolicies") || out("create", "admissionregistration.k8s.io", "mutatingadmissionpolicybindings")
 	policies := slices.Contains(slices.Collect(maps.Values(s.policies)), true)
 	// In its own namespace a tenant may give itself all rights, unless it has them anyway.
-	escalates := in("create", rbacv1.GroupName, "roles") && in("escalate", rbacv1.GroupName, "roles") ||
+	escalates := (in("create", rbacv1.GroupName, "roles") || in("patch", rbacv1.GroupName, "roles")) && in("escalate", rbacv1.GroupName, "roles") ||
 		in("create", rbacv1.GroupName, "rolebindings") && in("bind", rbacv1.GroupName, "clusterroles")
 	everything := in("*", "*", "*")
 	status := false
@@ -188,6 +197,7 @@ func (s state) open() map[string]bool {
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
 		"W10-api": runs,
+		"W14-api": runs,
 		"W11-api": runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W3-git":  (applied || delivers) && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-git":  applies("", "services") || delivers,
@@ -204,7 +214,7 @@ func (s state) open() map[string]bool {
 		"A3-api":                syncs || releases || anySource,
 		"A4-api":                in("create", "", "configmaps") || in("create", "", "pods"),
 		"I9-api":                runs && !s.outside,
-		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside,
+		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside || syncsElsewhere,
 		"I19-api":               in("create", sourceGroup, "gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
 		"I19-api-Kustomization": syncs,
 		"N4-api":                in("create", notificationGroup, "providers"),
@@ -215,13 +225,14 @@ func (s state) open() map[string]bool {
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
 		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
 		"I23-api":               accounts && !s.outside,
-		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || out("impersonate", "", "groups") || runsEverywhere,
-		"I8-api-Secret":         in("create", "", "secrets") && !s.outside,
-		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
-		"I18-api":               namespace,
-		"S3-api":                in("create", sourceGroup, "externalartifacts"),
-		"S4-api":                status,
-		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
+		"I8-api": in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts") || out("impersonate", "", "groups") || runsEverywhere ||
+			out("create", "", "pods/exec") || out("patch", "", "pods/ephemeralcontainers") || out("update", "", "pods/ephemeralcontainers"),
+		"I8-api-Secret":      in("create", "", "secrets") && !s.outside,
+		"I6-api":             namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
+		"I18-api":            namespace,
+		"S3-api":             in("create", sourceGroup, "externalartifacts"),
+		"S4-api":             status,
+		"I4-api-RoleBinding": in("create", rbacv1.GroupName, "rolebindings"),
 
 		"I1-git":                      out("create", "", "configmaps") || delivers,
 		"I3-api":                      out("create", kustomizeGroup, "kustomizations") || out("create", helmGroup, "helmreleases") || out("patch", sourceGroup, "gitrepositories"),
@@ -230,14 +241,16 @@ func (s state) open() map[string]bool {
 		"I11-git":                     out("create", "", "configmaps") || delivers,
 		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases && !s.outside,
 		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases && !s.outside,
-		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
+		"W2-api": out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log") ||
+			out("patch", "", "pods/ephemeralcontainers") || out("update", "", "pods/ephemeralcontainers") || out("create", "", "nodes/proxy"),
 
 		"I4-api": binds || out("patch", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles") ||
-			out("create", rbacv1.GroupName, "clusterroles") && out("escalate", rbacv1.GroupName, "clusterroles") || escalates && !everything,
+			(out("create", rbacv1.GroupName, "clusterroles") || out("patch", rbacv1.GroupName, "clusterroles")) && out("escalate", rbacv1.GroupName, "clusterroles") || escalates && !everything,
 		"I4-git":             binds || delivers,
 		"I4-git-HelmRelease": binds && releases || installs,
 		"I5-api": namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions") ||
-			out("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations") || out("create", "apiregistration.k8s.io", "apiservices"),
+			out("patch", "apiextensions.k8s.io", "customresourcedefinitions") || out("create", "apiregistration.k8s.io", "apiservices") || out("patch", "apiregistration.k8s.io", "apiservices") ||
+			mutates || out("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations") || out("patch", "", "nodes") || out("patch", "", "nodes/status") || out("patch", "", "persistentvolumes"),
 		"I5-git":             namespaces || delivers,
 		"I5-git-HelmRelease": namespaces && releases || installs,
 		"I7-api":             namespaces,

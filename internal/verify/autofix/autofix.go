@@ -49,7 +49,8 @@ func Annotate(report *catalog.Report, f *layout.Fleet) (_ string, err error) {
 	}
 	patches := map[int]string{}
 	for i, r := range report.Results {
-		if !gotThrough(r) {
+		// A patch changes the role of the tenant's account only.
+		if !gotThrough(r) || len(r.Finding.Further) > 0 {
 			continue
 		}
 		one := all.untouched()

@@ -43,7 +43,7 @@ type Entry struct {
 	// By is the name of the person who accepts the risk. It is required in entries for
 	// unproven attacks, and optional in others.
 	By string
-	// Expires is the last day, in UTC, on which it is.
+	// Expires is the last day, in UTC, on which the risk is accepted.
 	Expires time.Time
 }
 
@@ -53,8 +53,7 @@ const AllTenants = "*"
 // Baseline is a file of accepted risks, in the file's order.
 type Baseline []Entry
 
-// ErrInvalid says that a file is not a baseline. The message names the line or
-// the entry.
+// ErrInvalid reports a file that is not a baseline. The message names the line or the entry.
 var ErrInvalid = errors.New("the baseline cannot be used")
 
 // example is the hint of errors about the file's form.

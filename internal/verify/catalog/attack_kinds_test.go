@@ -25,6 +25,7 @@ var untried = []struct{ rule, resources, reason string }{
 	{"nodes", "pods/binding bindings", "a Pod can be bound only until a scheduler has done so; the rule's own tests try it"},
 	{"notifications", "alertproviders", "N6 tries its address"},
 	{"owner-pods", "podtemplates", "no controller makes Pods of a PodTemplate"},
+	{"pod-annotations", "podtemplates", "no controller makes Pods of a PodTemplate"},
 	{"pods", "podtemplates", "no controller makes Pods of a PodTemplate"},
 	{"workloads", "podtemplates", "no controller makes Pods of a PodTemplate"},
 	{"workloads", "pods/ephemeralcontainers", "a container that is added has no priority, node or toleration of its own"},

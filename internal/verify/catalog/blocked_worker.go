@@ -16,9 +16,9 @@ func addBlockedWorker(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API,
 		Kinds:    everyInterval,
-		Title:    "blocks a worker of a controller for a day with a long timeout, or its CPU and memory with an expression",
-		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions of objects"},
-		Fix:      Fix{Advice: "set a maximum for spec.timeout of tenants' Flux objects of every kind, and limit the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs and spec.resourceFilter, with a ValidatingAdmissionPolicy"},
+		Title:    "blocks a worker of a controller for a day with a long timeout, or its CPU and memory with an expression or a template",
+		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions and templates of objects"},
+		Fix:      Fix{Advice: "set a maximum for spec.timeout of tenants' Flux objects of every kind, and limit the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs, spec.resourceFilter and spec.git.commit.messageTemplate, with a ValidatingAdmissionPolicy"},
 		Slow:     true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			f := timeouts(ctx, e)
@@ -39,6 +39,8 @@ func addBlockedWorker(register func(...Attack)) {
 const (
 	costly = "[0, 1].map(a, [0, 1].map(b, [0, 1].map(c, c))).size() > 0"
 	plain  = "true"
+	// costlyMessage is a template whose time grows with a number in it, here none.
+	costlyMessage = "{{ range 0 }}{{ end }}"
 )
 
 // expressions tries a costly expression in each field that has one.
@@ -49,10 +51,18 @@ func expressions(ctx context.Context, e *Scenario) Finding {
 	checks := func(expression string) map[string]any {
 		return map[string]any{"healthCheckExprs": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "current": expression}}}
 	}
+	message := func(expression string) map[string]any {
+		if expression == costly {
+			expression = costlyMessage
+		}
+		commit := map[string]any{"author": map[string]any{"email": "canary@tenure.dev"}, "messageTemplate": expression}
+		return map[string]any{"git": map[string]any{"commit": commit}}
+	}
 	fields := map[string][]func(expression string) map[string]any{
-		"Kustomization": {dependsOn, checks},
-		"HelmRelease":   {dependsOn, checks},
-		"Receiver":      {func(expression string) map[string]any { return map[string]any{"resourceFilter": expression} }},
+		"ImageUpdateAutomation": {message},
+		"Kustomization":         {dependsOn, checks},
+		"HelmRelease":           {dependsOn, checks},
+		"Receiver":              {func(expression string) map[string]any { return map[string]any{"resourceFilter": expression} }},
 	}
 	var all []request
 	for _, u := range e.ofEveryKind(ctx, "a3") {

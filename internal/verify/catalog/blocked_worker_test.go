@@ -24,9 +24,11 @@ func TestCostlyExpressions(t *testing.T) {
 		{"not the conditions of dependencies", "readyExpr", GotThrough},
 		{"not the health checks", "healthCheckExprs", GotThrough},
 		{"not the filter of a Receiver", "resourceFilter", GotThrough},
+		{"not the template of a commit message", "messageTemplate", GotThrough},
 	} {
 		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if content := fmt.Sprint(o); strings.Contains(content, costly) && !strings.Contains(content, tc.open) {
+			content := fmt.Sprint(o)
+			if (strings.Contains(content, costly) || strings.Contains(content, costlyMessage)) && !strings.Contains(content, tc.open) {
 				return forbidden(policy)
 			}
 			return c.Create(ctx, o, opts...)

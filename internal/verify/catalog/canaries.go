@@ -15,11 +15,11 @@ import (
 // VictimNamespace is the namespace of an invented tenant, created for the attacks.
 const VictimNamespace = "tenure-canary"
 
-// Victim is a namespace with things in it that a tenant must not reach.
+// Victim is a namespace with objects that a tenant must not reach.
 type Victim struct {
 	// Namespace is its name.
 	Namespace string
-	// Account is a service account that may do all in it.
+	// Account is a service account with all rights in the namespace.
 	Account string
 	// Secret and ConfigMap are objects in it.
 	Secret, ConfigMap string

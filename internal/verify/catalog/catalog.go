@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -119,7 +120,7 @@ type Flag struct {
 	Flag string
 }
 
-// Finding is what came of an attack.
+// Finding is the result of one attack.
 type Finding struct {
 	Outcome Outcome
 	// Control is what stopped it.
@@ -144,6 +145,9 @@ type Finding struct {
 	// ByChange is set for an attack that got through by the change of an object that the
 	// tenant may create.
 	ByChange bool
+	// Further are the rights of the identity that got through, if it is neither the tenant's account nor an
+	// owner: those that the account lacks.
+	Further []discovery.Right
 }
 
 // denied is shorthand for a rule of [Fix.Denied].

@@ -30,6 +30,11 @@ func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructur
 	if !e.inFull || !refusedByPolicy(refusal) || u.GetNamespace() != e.Namespace {
 		return refusal
 	}
+	for _, m := range e.marks {
+		if err := e.tryCreate(ctx, m.on(u)); err == nil {
+			return &markedError{m}
+		}
+	}
 	if own == nil {
 		if own = e.ordinary(ctx, u.GetKind()); own == nil {
 			return refusal
@@ -53,6 +58,11 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 	refusal := e.create(ctx, u)
 	if !refusedByPolicy(refusal) {
 		return refusal
+	}
+	for _, m := range e.marks {
+		if marked := m.on(u); e.tryCreate(ctx, marked) == nil {
+			return e.create(ctx, marked)
+		}
 	}
 	own := e.ordinary(ctx, u.GetKind())
 	if own == nil {
@@ -117,7 +127,12 @@ func withContent(own, other *unstructured.Unstructured) *unstructured.Unstructur
 // operations only.
 func refusedByPolicy(err error) bool {
 	control, _ := controlOf(fmt.Sprint(err))
-	return err != nil && slices.ContainsFunc([]string{"policy ", "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
+	return err != nil && isPolicy(control)
+}
+
+// isPolicy reports whether a control is a policy or a webhook.
+func isPolicy(control string) bool {
+	return slices.ContainsFunc([]string{"policy ", "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
 }
 
 // unclearOr returns the error of a second step if it is no refusal, so that nothing is proven, and

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -52,8 +54,27 @@ func addClusterScopedObjects(register func(...Attack)) {
 		request{what: "make an APIService", aimed: creating(service)},
 		request{what: "make a PersistentVolume", aimed: creating(volume)},
 		request{what: "make a CustomResourceDefinition", aimed: creating(kind)},
+		request{what: "change an object of the cluster", aimed: func(ctx context.Context, e *Scenario) error {
+			return holdsNone(e.Victim.Namespace, clusterRights...)(ctx, e)
+		}},
 	)
 	register(attack)
 	register(deliversManifests(attack, "Namespace", namespace, ownConfigMap("i5")))
 	register(deliversByChart(attack, "Namespace", namespace, ownConfigMap("i5-release")))
+}
+
+// clusterRights are the rights to cluster-scoped objects that change the requests or the Pods of others.
+// A right to a single kind or API, which a team may look after, does not count. I17 changes the policies and
+// webhooks that exist.
+var clusterRights = []right{
+	{
+		what: "change the objects of others", verbs: []string{"create"},
+		resources: []string{"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io"},
+	},
+	{
+		what: "convert or serve the objects of others", verbs: []string{"create", "update", "patch"},
+		resources: []string{"customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"},
+		counts:    func(string) bool { return false },
+	},
+	{what: "change nodes or volumes of others", verbs: []string{"create", "update", "patch"}, resources: []string{"nodes", "nodes/status", "persistentvolumes"}},
 }

@@ -27,7 +27,7 @@ func TestConflicts(t *testing.T) {
 		"none":    {"an answer without a conflict counts at once", 0, 0, readiness{metav1.ConditionTrue, "applied"}},
 		"one":     {"Flux tries once more", 1, 1, readiness{metav1.ConditionTrue, "applied"}},
 		"several": {"Flux tries until no other attack is in the way", 3, 3, readiness{metav1.ConditionTrue, "applied"}},
-		"always":  {"a conflict that stays is the answer", 100, maxConflicts, readiness{metav1.ConditionFalse, met}},
+		"always":  {"a conflict that stays is the answer", 100, maxRepetitions, readiness{metav1.ConditionFalse, met}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +47,16 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 		return notProven(firstLine(err.Error()))
 	}
 	made, unknown := platformMade(objects, e.Tenant.Namespaces)
+	further, err := e.editsElsewhere(ctx)
+	if err == nil {
+		var read []request
+		read, err = e.editsValues(ctx, made)
+		further = append(further, read...)
+	}
 	switch {
+	case err != nil:
+		return notProven(firstLine(err.Error()))
+	case len(further) > 0:
 	case len(made) == 0 && len(unknown) > 0:
 		return notProven("it is unknown who created " + strings.Join(unknown, ", ") + ": no Kustomization or HelmRelease has applied it")
 	case len(made) == 0:
@@ -62,7 +70,7 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	if ownErr == nil {
 		defer e.remove(own)
 	}
-	var all []request
+	all := further
 	for _, u := range made {
 		patches := syncPatches[flux.Kind(u.GetKind())]
 		for field, patch := range patches {
@@ -91,19 +99,14 @@ func tryPatch(ctx context.Context, e *Scenario, u *unstructured.Unstructured, pa
 // of attacks.
 func (e *Scenario) fluxObjects(ctx context.Context) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
-	for kind := range syncPatches {
-		for _, namespace := range e.Tenant.Namespaces {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(kind.GroupVersionKind())
-			if err := e.Admin.List(ctx, list, client.InNamespace(namespace)); meta.IsNoMatchError(err) {
-				continue
-			} else if err != nil {
-				return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind, err)
-			}
-			all = append(all, list.Items...)
+	for _, namespace := range e.Tenant.Namespaces {
+		objects, err := e.fluxObjectsIn(ctx, namespace)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, objects...)
 	}
-	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return strings.HasPrefix(u.GetName(), name("")) }), nil
+	return all, nil
 }
 
 // platformMade returns the objects that the manager wrote, or that Flux applied from

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,9 @@ func addForeignSecrets(register func(...Attack)) {
 		{"read the logs of the platform's Pods", "get", "pods/log", platform},
 		{"reach the platform's Services through the API server", "get", "services/proxy", platform},
 		{"reach a node's kubelet through the API server", "get", "nodes/proxy", everywhere},
+		{"run commands on a node through its kubelet", "create", "nodes/proxy", everywhere},
+		{"run commands in another tenant's Pods", "patch", "pods/ephemeralcontainers", victim},
+		{"run commands in another tenant's Pods", "update", "pods/ephemeralcontainers", victim},
 	} {
 		all = append(all, request{what: right.what, aimed: mayNot(right.verb, right.resource, right.namespace)})
 	}
@@ -56,8 +60,23 @@ func addForeignSecrets(register func(...Attack)) {
 		References: []string{"MTB TI-2"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},
 		Slow:       true,
-		Run:        requestsOf((*Scenario).readsElsewhere, all...),
+		Run:        readsOthers(all),
 	})
+}
+
+// readsOthers adds to the requests those that depend on the fleet.
+func readsOthers(all []request) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		credentials, err := e.readsCredentials(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		served, err := e.answersRequests(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return requests(slices.Concat(all, e.readsElsewhere(), credentials, served)...)(ctx, e)
+	}
 }
 
 // readsElsewhere returns the requests with which the tenant would read what is in a namespace of others.

@@ -148,7 +148,7 @@ func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 		return nil, fmt.Errorf("cannot list the bindings: %w", err)
 	}
 	var all []request
-	for _, b := range misbindings(e.Tenant, e.Account, namespaces.Items, bindings.Items) {
+	for _, b := range misbindings(e.tenants, e.Tenant, e.Account, namespaces.Items, bindings.Items) {
 		as := "as " + e.Account.String() + ", by RoleBinding " + b.Namespace + "/" + b.Name
 		all = append(all,
 			request{what: "write to " + b.Namespace + " " + as, aimed: func(ctx context.Context, e *Scenario) error {
@@ -164,11 +164,17 @@ func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 
 // misbindings are the bindings in namespaces of other tenants that an account of
 // this one is a subject of.
-func misbindings(t discovery.Tenant, account discovery.Account, namespaces []corev1.Namespace, bindings []rbacv1.RoleBinding) []rbacv1.RoleBinding {
+func misbindings(tenants []discovery.Tenant, t discovery.Tenant, account discovery.Account, namespaces []corev1.Namespace, bindings []rbacv1.RoleBinding) []rbacv1.RoleBinding {
 	foreign := map[string]bool{}
 	for _, ns := range namespaces {
 		tenant, labelled := tenancy.TenantOf(ns.Labels)
 		foreign[ns.Name] = labelled && tenant != t.Name && !slices.Contains(t.Namespaces, ns.Name)
+	}
+	// Namespaces of tenants without a label.
+	for _, other := range tenants {
+		for _, namespace := range other.Namespaces {
+			foreign[namespace] = !slices.Contains(t.Namespaces, namespace)
+		}
 	}
 	var found []rbacv1.RoleBinding
 	for _, b := range bindings {

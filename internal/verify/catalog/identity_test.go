@@ -38,6 +38,7 @@ func TestPrivilegesIn(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "dev-team"}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "operator"}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "operator"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "apps-preview", Name: "default"}},
 	}
 	role := rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}
 	operator := discovery.Account{Namespace: "apps", Name: "operator"}
@@ -55,6 +56,8 @@ func TestPrivilegesIn(t *testing.T) {
 		"at home":          {"what it has in the tenant's namespaces is the tenant's", nil, "apps-preview", subject("ServiceAccount", "apps", "operator"), nil},
 		"attacker":         {"what the attacker has elsewhere other attacks show", subject("ServiceAccount", "apps", "dev-team"), "", nil, nil},
 		"same name abroad": {"an account of the same name elsewhere is another", subject("ServiceAccount", "monitoring", "operator"), "", nil, nil},
+		"the other group":  {"a group of accounts that the attacker is not in", subject("Group", "", "system:serviceaccounts:apps-preview"), "", nil, []privilegedAccount{{discovery.Account{Namespace: "apps-preview", Name: "default"}, "has ClusterRole/edit in the whole cluster by ClusterRoleBinding b"}}},
+		"the same group":   {"what the group of the attacker's namespace has, the attacker has", subject("Group", "", "system:serviceaccounts:apps"), "", nil, nil},
 		"everybody":        {"what all accounts have is no privilege", subject("Group", "", "system:serviceaccounts"), "", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,12 +88,13 @@ func TestMisbindings(t *testing.T) {
 		"group":      {"or a group that it is in", "billing", subject("Group", "", "system:serviceaccounts"), 1},
 		"same name":  {"an account of the same name in its own namespace is another", "billing", subject("ServiceAccount", "billing", "dev-team"), 0},
 		"own":        {"the tenant's own namespaces are its own", "apps-preview", subject("ServiceAccount", "apps", "dev-team"), 0},
+		"discovered": {"a tenant's namespace need not have a label", "shop", subject("ServiceAccount", "apps", "dev-team"), 1},
 		"platform's": {"what the platform shares is its own choice", "monitoring", subject("ServiceAccount", "apps", "dev-team"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: "b"}, Subjects: tc.subjects}
-			if got := len(misbindings(team, deployer, namespaces, []rbacv1.RoleBinding{b})); got != tc.want {
+			if got := len(misbindings([]discovery.Tenant{team, {Name: "shop", Namespaces: []string{"shop"}}}, team, deployer, namespaces, []rbacv1.RoleBinding{b})); got != tc.want {
 				t.Errorf("%s: got %d, want %d", tc.reason, got, tc.want)
 			}
 		})
@@ -383,9 +387,9 @@ func TestRightsElsewhere(t *testing.T) {
 		tenant                       discovery.Tenant
 		want                         string
 	}{
-		"tokens":        {"a token of kustomize-controller is all of the cluster", "I8-api", "flux-system", "create serviceaccounts/token", in(""), "make a token for any account of namespace flux-system"},
-		"impersonation": {"so is to act as it", "I8-api", "flux-system", "impersonate serviceaccounts", in(""), "impersonate any account of namespace flux-system"},
-		"Pods":          {"and a Pod that runs as it", "I8-api", "monitoring", "create deployments.apps", in("monitoring"), "run a Pod as any account of namespace monitoring, by deployments.apps"},
+		"tokens":        {"a token of kustomize-controller is all of the cluster", "I8-api", "flux-system", "create serviceaccounts/token", in(""), "make a token for an account of namespace flux-system"},
+		"impersonation": {"so is to act as it", "I8-api", "flux-system", "impersonate serviceaccounts", in(""), "impersonate an account of namespace flux-system"},
+		"Pods":          {"and a Pod that runs as it", "I8-api", "monitoring", "create deployments.apps", in("monitoring"), "run a Pod as an account of namespace monitoring, by the right to create deployments.apps"},
 		"Secrets":       {"Secrets of a namespace that is not Flux's", "W2-api", "kube-system", "get secrets", in("kube-system"), "read the Secrets of namespace kube-system"},
 		"groups":        {"the group system:masters may do everything", "I8-api", "", "impersonate groups", in(""), "impersonate any group"},
 		"certificates":  {"a certificate says who one is", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), "approve a certificate of its own for any user"},
@@ -400,6 +404,18 @@ func TestRightsElsewhere(t *testing.T) {
 			}
 			e := newFakeEnv(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					if rules, is := o.(*authorizationv1.SelfSubjectRulesReview); is {
+						verb, resource, _ := strings.Cut(tc.right, " ")
+						plain, group, _ := strings.Cut(resource, ".")
+						group, subresource, sub := strings.Cut(group, "/")
+						if sub {
+							plain += "/" + subresource
+						}
+						if tc.place == "" || rules.Spec.Namespace == tc.place {
+							rules.Status.ResourceRules = []authorizationv1.ResourceRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{plain}}}
+						}
+						return nil
+					}
 					review, is := o.(*authorizationv1.SelfSubjectAccessReview)
 					if !is {
 						return nil

@@ -36,11 +36,10 @@ func addImpersonation(register func(...Attack)) {
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Scenario) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Scenario) string { return "" })},
 			request{what: "impersonate any group", aimed: mayNot("impersonate", "groups", func(*Scenario) string { return "" })},
-			request{what: "approve a certificate of its own for any user", aimed: mayNot("update", "certificatesigningrequests.certificates.k8s.io/approval", func(*Scenario) string { return "" })},
 			request{what: "make a token for the account default of its namespace", aimed: func(ctx context.Context, e *Scenario) error {
 				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default"}}
 				return e.As.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{},
-					&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+					client.DryRunAll)
 			}},
 		)),
 	})
@@ -65,18 +64,46 @@ func (e *Scenario) elsewhere() []string {
 // actsElsewhere returns the requests with which the tenant would act as any account of a namespace of
 // others.
 func (e *Scenario) actsElsewhere() []request {
-	var all []request
+	all := []request{
+		{what: "impersonate a user or a group with rights elsewhere", aimed: func(ctx context.Context, e *Scenario) error {
+			powerful, err := e.powerful(ctx)
+			if err != nil {
+				return err
+			}
+			return holdsNone(e.Victim.Namespace, right{what: "act as somebody with other rights", verbs: []string{"impersonate"}, resources: []string{"users", "groups", "serviceaccounts"}, counts: powerful})(ctx, e)
+		}},
+		{what: "approve a certificate of its own for any user", aimed: holdsNone(e.Victim.Namespace, right{
+			what: "approve a certificate of its own for any user", verbs: []string{"update", "patch"}, resources: []string{"certificatesigningrequests.certificates.k8s.io/approval"},
+		})},
+	}
 	for _, place := range e.elsewhere() {
-		in := func(*Scenario) string { return place }
-		all = append(all,
-			request{what: "impersonate any account of namespace " + place, aimed: mayNot("impersonate", "serviceaccounts", in)},
-			request{what: "make a token for any account of namespace " + place, aimed: mayNot("create", "serviceaccounts/token", in)},
-		)
-		for _, resource := range []string{"pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "replicationcontrollers", "jobs.batch", "cronjobs.batch"} {
-			all = append(all, request{what: "run a Pod as any account of namespace " + place + ", by " + resource, aimed: mayNot("create", resource, in)})
-		}
+		all = append(all, request{what: "act as an account of namespace " + place, aimed: holdsNone(place, actingRights(place)...)})
 	}
 	return all
+}
+
+// powerful returns a test for the names of users, groups and accounts that a binding outside of the
+// tenant's namespaces names. The tenant's own groups do not count.
+func (e *Scenario) powerful(ctx context.Context) (func(name string) bool, error) {
+	var everywhere rbacv1.ClusterRoleBindingList
+	var bindings rbacv1.RoleBindingList
+	for _, list := range []client.ObjectList{&everywhere, &bindings} {
+		if err := e.Admin.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot read the bindings: %w", err)
+		}
+	}
+	subjects := []rbacv1.Subject{}
+	for _, b := range everywhere.Items {
+		subjects = append(subjects, b.Subjects...)
+	}
+	for _, b := range bindings.Items {
+		if !slices.Contains(e.Tenant.Namespaces, b.Namespace) {
+			subjects = append(subjects, b.Subjects...)
+		}
+	}
+	return func(name string) bool {
+		return !slices.Contains(e.who.groups, name) && name != e.who.user && slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Name == name })
+	}, nil
 }
 
 // namingBindings adds to what got through which bindings give the tenant

@@ -34,7 +34,9 @@ func addMissingServiceAccount(register func(...Attack)) {
 			}
 		},
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), withoutAccount)
+			return e.namingNobody(ctx, e.suspended("i1", emptyAccount), func(change func(map[string]any)) Finding {
+				return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), change)
+			})
 		},
 	})
 }
@@ -61,7 +63,9 @@ func addMissingServiceAccountByRelease(register func(...Attack)) {
 		Deep:  true,
 		Files: func(e *Scenario) map[string]string { return charts(canary(e), ownConfigMap("i1-release")(e)) },
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			return e.installsChart(ctx, key, canary(e), ownConfigMap("i1-release")(e), withoutAccount)
+			return e.namingNobody(ctx, e.suspendedRelease("i1", emptyAccount), func(change func(map[string]any)) Finding {
+				return e.installsChart(ctx, key, canary(e), ownConfigMap("i1-release")(e), change)
+			})
 		},
 	})
 }
@@ -122,3 +126,16 @@ func defaultServiceAccount(controller string) Flag {
 }
 
 func withoutAccount(spec map[string]any) { delete(spec, "serviceAccountName") }
+
+// emptyAccount is withoutAccount for a policy that asks only whether the field is there.
+func emptyAccount(spec map[string]any) { spec["serviceAccountName"] = "" }
+
+// namingNobody runs an attack without an account and, if a policy refuses that and admits the object
+// with an empty name, with an empty one.
+func (e *Scenario) namingNobody(ctx context.Context, empty *unstructured.Unstructured, run func(change func(map[string]any)) Finding) Finding {
+	f := run(withoutAccount)
+	if f.Outcome != Stopped || !isPolicy(f.Control) || e.tryCreate(ctx, empty) != nil {
+		return f
+	}
+	return run(emptyAccount)
+}

@@ -45,7 +45,7 @@ func patchAny(ctx context.Context, e *Scenario, namespace, subresource, patch st
 	if subresource == "" {
 		return e.As.Patch(ctx, ns, p, client.DryRunAll)
 	}
-	return e.As.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	return e.As.SubResource(subresource).Patch(ctx, ns, p, client.DryRunAll)
 }
 
 // finalize asks to let go of a namespace that is being deleted, in a dry run.
@@ -54,5 +54,5 @@ func finalize(ctx context.Context, e *Scenario, namespace string) error {
 	if err := e.Admin.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
 		return fmt.Errorf("cannot read the namespace: %w", err)
 	}
-	return e.As.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+	return e.As.SubResource("finalize").Update(ctx, ns, client.DryRunAll)
 }

@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxObjects is the most that a bound may allow, per kind and namespace, to be
-// called one: each object of Flux costs its controller a reconciliation per
-// interval.
+// maxObjects is the largest number of objects per kind and namespace that counts as a limit. A higher
+// quota counts as none: each object of Flux costs its controller a reconciliation per interval.
 const maxObjects = 1000
 
 // fluxKinds are the kinds that the controllers of Flux and flux-operator work on.
@@ -53,9 +52,8 @@ func addObjectFlood(register func(...Attack)) {
 	})
 }
 
-// floods looks for the bound on each kind that the tenant may create. A dry run
-// uses up no quota, and really filling one would disturb the other attacks: what
-// is looked at is the bound that quota admission itself works with.
+// floods checks that each kind that the tenant may create has a quota. A dry run uses no quota, and to
+// fill a quota would disturb the other attacks, so it reads the limit that quota admission enforces.
 func floods(ctx context.Context, e *Scenario) Finding {
 	namespaces := e.boundedNamespaces(ctx)
 	if namespaces.Outcome != Stopped {

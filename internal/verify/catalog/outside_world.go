@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Outside is the world outside of the cluster, as the local cluster's network
-// plays it: hosts that Flux sends something to, and callers of its webhooks.
+// Outside simulates the network outside of the cluster: hosts to which Flux sends notifications, and
+// clients that call its webhooks.
 type Outside interface {
 	// Handle answers a host's paths below a prefix, until Forget.
 	Handle(host, prefix string, handler http.Handler)

@@ -42,8 +42,8 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 	register(attack)
 }
 
-// nothingThere is the finding of an attack on something that is not there, if the
-// tenant's identity works otherwise.
+// nothingThere returns the finding of an attack whose target does not exist: stopped, if the tenant's
+// identity can do something else.
 func (e *Scenario) nothingThere(ctx context.Context, control, message string) Finding {
 	if err := identityWorks(ctx, e); err != nil {
 		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
@@ -63,7 +63,8 @@ func overwrites(ctx context.Context, e *Scenario, objects []unstructured.Unstruc
 	return requests(all...)(ctx, e)
 }
 
-// passedOver is the request for a network policy over which Flux applies none of the platform's.
+// passedOver returns the request for a network policy with an annotation by which Flux leaves it alone, so
+// that Flux would not apply a policy of the platform with the same name.
 func passedOver() request {
 	policy := func(annotations map[string]string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
@@ -79,7 +80,7 @@ func passedOver() request {
 	}
 }
 
-// overwriting is the request that takes an object over, as a dry run.
+// overwriting returns a request that takes over an object, as a dry run.
 func overwriting(what string, u *unstructured.Unstructured) request {
 	return request{
 		what:  what,

@@ -88,7 +88,7 @@ func borrowingRequests(account string) []request {
 		{what: "make a token of " + whose, aimed: func(ctx context.Context, e *Scenario) error {
 			u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: account}}
 			return e.As.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
-				&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+				client.DryRunAll)
 		}},
 		{what: "have Kubernetes keep a token of " + whose + ", in a Secret", aimed: creating(tokenSecret("i24", account)), own: creating(tokenSecret("i24", usual))},
 		{what: "annotate " + whose, aimed: annotated(account), own: annotated(usual)},

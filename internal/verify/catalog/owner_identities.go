@@ -21,12 +21,12 @@ type Owners string
 
 // What owners try.
 const (
-	// OwnersNever is for what only the account has to do with, which delivers.
+	// OwnersNever is for attacks that need the account as which Flux delivers.
 	OwnersNever Owners = ""
 	// OwnersWithin is for attacks from within a namespace of the tenant's: they are
 	// not tried for a tenant that has none yet.
 	OwnersWithin Owners = "within"
-	// OwnersAnywhere is for attacks on what lies outside.
+	// OwnersAnywhere is for attacks on targets outside of the tenant's namespaces.
 	OwnersAnywhere Owners = "anywhere"
 	// OwnersAccounts is for attacks with a token: tokens can be created for owners that are
 	// existing service accounts.
@@ -118,12 +118,18 @@ func (e *Scenario) hasToken() bool {
 // namespace has none.
 func (e *Scenario) hasAccount() bool { return e.Account != (discovery.Account{}) }
 
-// tryAll runs an attack as the tenant's account and as its owners. The worst of
-// the result is the finding.
+// tryAll runs an attack as the tenant's account, as its owners and, if it did not get through, as its
+// further identities. The worst of the result is the finding.
 func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 	var all []Finding
 	if e.hasAccount() {
 		all = append(all, a.run(ctx, e))
+	}
+	for _, other := range a.inEachOf(e.unlike) {
+		// The account may lack what the attack needs there: only what gets through counts.
+		if f := a.run(ctx, other); f.Outcome == GotThrough {
+			all = append(all, f.by("the tenant in its namespace "+other.Namespace))
+		}
 	}
 	if a.Owners != OwnersNever {
 		for _, owner := range e.owners {
@@ -133,7 +139,28 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 			all = append(all, a.run(ctx, owner).by(owner.who.name))
 		}
 	}
+	for _, holder := range a.byHolders(e.holders) {
+		if slices.ContainsFunc(all, func(f Finding) bool { return f.Outcome == GotThrough }) {
+			break
+		}
+		// The holder may lack what the attack needs: only what gets through counts.
+		if f := a.run(ctx, holder); f.Outcome == GotThrough {
+			f.Further = holder.further
+			all = append(all, f.by(holder.who.name))
+		}
+	}
 	return worstFinding(all)
+}
+
+// inEachOf returns the scenarios if an attack is about an object in the tenant's namespace, without Flux and
+// without the account of the sync: labels, quotas and policies of another namespace of the tenant may admit
+// the object.
+func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
+	about := []string{"A1", "A4", "I13", "N3", "N4", "S3", "S4", "S9", "S13", "W3", "W4", "W5", "W6", "W7", "W9", "W10", "W11", "W13"}
+	if a.Via != API || a.Kind != "" || a.Deep || !slices.Contains(about, a.ID) {
+		return nil
+	}
+	return scenarios
 }
 
 // run runs the attack, and notes how people can repeat it.

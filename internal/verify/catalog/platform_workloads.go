@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,8 +22,8 @@ import (
 func addPlatformWorkloads(register func(...Attack)) {
 	register(Attack{
 		ID: "A5", Via: API, Kind: "workloads", Owners: OwnersWithin,
-		Kinds:      []string{"Canary", "Deployment/scale", "HorizontalPodAutoscaler", "Pod/eviction", "StatefulSet/scale"},
-		Title:      "scales the platform's workloads in its namespace, evicts their Pods, or takes them over by an autoscaler or a Canary",
+		Kinds:      []string{"Canary", "Deployment/scale", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "Pod", "Pod/eviction", "ReplicaSet", "StatefulSet", "StatefulSet/scale"},
+		Title:      "scales the platform's workloads in its namespace, deletes their claims, evicts their Pods or takes their place, or takes them over by an autoscaler, a Canary or a workload of its own",
 		Controls:   []string{"RBAC", "policy on platform-managed objects, which knows the platform's workloads"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no right to scale and to evict, or refuse these requests for the platform's workloads with a ValidatingAdmissionPolicy, as the rule tenure-managed does", Rights: true},
@@ -38,10 +39,14 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	if err != nil {
 		return notProven(firstLine(err.Error()))
 	}
-	if len(workloads) == 0 {
+	alone, err := e.adoptions(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	if len(workloads) == 0 && len(alone) == 0 {
 		return e.nothingThere(ctx, noGuardrails, "the platform has no workload in namespace "+e.Namespace)
 	}
-	var all []request
+	all := alone
 	for _, u := range workloads {
 		which := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
 		if u.GetKind() != "DaemonSet" {
@@ -56,6 +61,19 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 		pods, err := e.podsOf(ctx, &u)
 		if err != nil {
 			return notProven(firstLine(err.Error()))
+		}
+		all = append(all, replaces(&u, pods, which)...)
+		claims, err := e.claimsOf(ctx, &u)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		for _, claim := range claims {
+			all = append(all, request{
+				what: fmt.Sprintf("delete the claim %s, with the data of %s", claim.Name, which),
+				aimed: func(ctx context.Context, e *Scenario) error {
+					return e.As.Delete(ctx, claim.DeepCopy(), client.DryRunAll)
+				},
+			})
 		}
 		for i := range pods {
 			if owner := metav1.GetControllerOf(&pods[i]); i == 0 && owner.Kind == "ReplicaSet" {
@@ -73,9 +91,121 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// platformWorkloads returns the workloads in the tenant's namespace that belong to the platform
-// by its TenancyProfile. Without a profile, nothing says which ones do.
-func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstructured, error) {
+// replaces returns the request to create a Pod that a workload of the platform takes for its own, and
+// then has a Pod less: a StatefulSet by the name, a ReplicaSet of a Deployment by the labels.
+func replaces(u *unstructured.Unstructured, pods []corev1.Pod, which string) []request {
+	own := gated("a5", map[string]any{})
+	r := request{what: "let a Pod of its own take the place of one of " + which, own: creating(own)}
+	switch {
+	case u.GetKind() == "StatefulSet":
+		r.aimed = func(ctx context.Context, e *Scenario) error {
+			pod := own(e)
+			pod.SetName(u.GetName() + "-999")
+			return e.tryCreate(ctx, pod)
+		}
+	case u.GetKind() == "Deployment" && len(pods) > 0:
+		r.aimed = creating(func(e *Scenario) *unstructured.Unstructured {
+			pod := own(e)
+			pod.SetLabels(pods[0].Labels)
+			return pod
+		}, own)
+	default:
+		return nil
+	}
+	return []request{r}
+}
+
+// adoptions returns the requests by which a workload of the tenant takes over an object that the platform
+// applied and that no workload has: a ReplicaSet takes a Pod by its labels, and a StatefulSet a claim by its
+// name. The workload is a dry run, and so is the request of its controller.
+func (e *Scenario) adoptions(ctx context.Context) ([]request, error) {
+	profile, err := e.profile(ctx)
+	if err != nil || profile == nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	var claims corev1.PersistentVolumeClaimList
+	for _, list := range []client.ObjectList{&pods, &claims} {
+		if err := e.Admin.List(ctx, list, client.InNamespace(e.Namespace)); err != nil {
+			return nil, fmt.Errorf("cannot list the objects of the platform: %w", err)
+		}
+	}
+	var all []request
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !appliedByPlatform(pod, profile) {
+			continue
+		}
+		labels := map[string]any{}
+		for key, value := range pod.Labels {
+			labels[key] = value
+		}
+		all = append(all, e.adoption(pod, "Pod", ofKind("ReplicaSet").withLabels(hardenedPod("a5-set", nil)(e), labels)))
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		name := claimName.FindStringSubmatch(claim.Name)
+		if name == nil || !appliedByPlatform(claim, profile) {
+			continue
+		}
+		set := ofKind("StatefulSet").of(hardenedPod("a5-set", nil)(e))
+		set.SetName(name[2])
+		template := map[string]any{"metadata": map[string]any{"name": name[1]}, "spec": map[string]any{
+			"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}},
+		}}
+		_ = unstructured.SetNestedSlice(set.Object, []any{template}, "spec", "volumeClaimTemplates")
+		_ = unstructured.SetNestedField(set.Object, "Delete", "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted")
+		all = append(all, e.adoption(claim, "PersistentVolumeClaim", set))
+	}
+	return all, nil
+}
+
+// claimName matches the name of a claim that a StatefulSet takes: those of a template and of the
+// StatefulSet, and a number.
+var claimName = regexp.MustCompile(`^([a-z0-9]+)-([a-z0-9.-]+)-[0-9]+$`)
+
+// ofKind returns the kind of workloads of a name.
+func ofKind(kind string) workload {
+	return workloads[slices.IndexFunc(workloads, func(w workload) bool { return w.kind == kind })]
+}
+
+// adoption returns the request with which the controller of a workload of the tenant makes the workload
+// the owner of an object of the platform.
+func (e *Scenario) adoption(taken client.Object, kind string, by *unstructured.Unstructured) request {
+	return request{
+		what: fmt.Sprintf("take over %s %s/%s of the platform with a %s, which deletes it", kind, taken.GetNamespace(), taken.GetName(), by.GetKind()),
+		aimed: func(ctx context.Context, e *Scenario) error {
+			if err := e.tryCreate(ctx, by); err != nil {
+				return err
+			}
+			owned, _ := taken.DeepCopyObject().(client.Object)
+			owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: by.GetAPIVersion(), Kind: by.GetKind(), Name: by.GetName(), UID: "tenure-attack-a5", Controller: new(true), BlockOwnerDeletion: new(true)}})
+			return e.controllers[ofKind(by.GetKind()).controller].Update(ctx, owned, client.DryRunAll)
+		},
+	}
+}
+
+// appliedByPlatform reports whether the platform applied an object that no workload has.
+func appliedByPlatform(o client.Object, profile *v1alpha1.TenancyProfile) bool {
+	of := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), Labels: o.GetLabels()}}
+	return metav1.GetControllerOf(o) == nil && len(tenancy.PlatformWorkloads([]metav1.PartialObjectMetadata{of}, &profile.Spec)) > 0
+}
+
+// claimsOf returns the claims that Kubernetes made from the templates of a StatefulSet.
+func (e *Scenario) claimsOf(ctx context.Context, set *unstructured.Unstructured) ([]corev1.PersistentVolumeClaim, error) {
+	if set.GetKind() != "StatefulSet" {
+		return nil, nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := e.Admin.List(ctx, &claims, client.InNamespace(set.GetNamespace())); err != nil {
+		return nil, fmt.Errorf("cannot list the claims of %s: %w", set.GetName(), err)
+	}
+	of := regexp.MustCompile("^.+-" + regexp.QuoteMeta(set.GetName()) + "-[0-9]+$")
+	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !of.MatchString(c.Name) }), nil
+}
+
+// profile returns the TenancyProfile, or nil if there is none.
+func (e *Scenario) profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
 	content := object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil)
 	err := e.Admin.Get(ctx, keyOf(content), content)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -87,6 +217,16 @@ func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstru
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the TenancyProfile: %w", err)
+	}
+	return &profile, nil
+}
+
+// platformWorkloads returns the workloads in the tenant's namespace that belong to the platform
+// by its TenancyProfile. Without a profile, nothing says which ones do.
+func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstructured, error) {
+	profile, err := e.profile(ctx)
+	if err != nil || profile == nil {
+		return nil, err
 	}
 	var found []unstructured.Unstructured
 	for _, kind := range tenancy.WorkloadKinds() {
@@ -124,14 +264,14 @@ func (e *Scenario) podsOf(ctx context.Context, workload *unstructured.Unstructur
 func (e *Scenario) tryScale(ctx context.Context, u *unstructured.Unstructured) error {
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}}
 	return e.As.SubResource("scale").Update(ctx, u.DeepCopy(), client.WithSubResourceBody(scale),
-		&client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+		client.DryRunAll)
 }
 
 // tryEvict asks the API server whether the tenant could evict a Pod.
 func (e *Scenario) tryEvict(ctx context.Context, pod *corev1.Pod) error {
 	eviction := object("policy/v1", "Eviction", pod.Namespace, pod.Name, nil)
 	return e.As.SubResource("eviction").Create(ctx, pod, eviction,
-		&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+		client.DryRunAll)
 }
 
 func autoscalerOf(target map[string]any) func(*Scenario) *unstructured.Unstructured {

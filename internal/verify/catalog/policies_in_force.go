@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,18 +20,71 @@ import (
 // policies once a second, and compiles them.
 const policyPatience = time.Minute
 
-// awaitFleetPolicies waits until the API server enforces the fleet's ValidatingAdmissionPolicies, if it
-// has any.
+// awaitFleetPolicies waits until the API server enforces the fleet's ValidatingAdmissionPolicies and
+// MutatingAdmissionPolicies, if it has any.
 func awaitFleetPolicies(ctx context.Context, admin client.Client) error {
-	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
-	if err := admin.List(ctx, &policies, client.Limit(1)); err != nil {
-		return fmt.Errorf("cannot see whether the cluster has policies: %w", err)
-	}
-	if len(policies.Items) == 0 {
-		return nil
-	}
 	const name = VictimNamespace + "-policies"
-	return errors.Join(AwaitPolicies(ctx, admin, name), RemovePolicy(context.WithoutCancel(ctx), admin, name))
+	for _, kind := range []struct {
+		policies client.ObjectList
+		await    func(context.Context, client.Client, string) error
+	}{
+		{&admissionregistrationv1.ValidatingAdmissionPolicyList{}, AwaitPolicies},
+		{&admissionregistrationv1.MutatingAdmissionPolicyList{}, awaitMutations},
+	} {
+		err := admin.List(ctx, kind.policies, client.Limit(1))
+		if meta.IsNoMatchError(err) || err == nil && meta.LenList(kind.policies) == 0 {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot see whether the cluster has policies: %w", err)
+		}
+		if err := errors.Join(kind.await(ctx, admin, name), RemovePolicy(context.WithoutCancel(ctx), admin, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitMutations is [AwaitPolicies] for MutatingAdmissionPolicies, which the API server reads apart from
+// the others: the last one sets a label.
+func awaitMutations(ctx context.Context, admin client.Client, name string) error {
+	const label = "tenure-attack-policies"
+	rules := []admissionregistrationv1.NamedRuleWithOperations{{
+		ResourceNames: []string{name}, RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		},
+	}}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints:   &admissionregistrationv1.MatchResources{ResourceRules: rules},
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: `Object{metadata: Object.metadata{labels: {"` + label + `": "seen"}}}`},
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}
+	for _, o := range []client.Object{policy, binding} {
+		if err := admin.Create(ctx, o); err != nil {
+			return fmt.Errorf("cannot see whether the cluster's policies are in force: %w", err)
+		}
+	}
+	var last error
+	err := pollUntil(ctx, policyPatience, func(ctx context.Context) (bool, error) {
+		seen := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+		last = admin.Create(ctx, seen, client.DryRunAll)
+		return seen.Labels[label] != "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not apply the policy %s, and so maybe not those of the fleet: %w (its last answer: %s)", name, err, fmt.Sprint(last))
+	}
+	return nil
 }
 
 // AwaitPolicies waits until the API server enforces the ValidatingAdmissionPolicies and bindings that
@@ -84,14 +138,15 @@ func AwaitPolicies(ctx context.Context, admin client.Client, name string) error 
 	return nil
 }
 
-// RemovePolicy removes the policy and the binding of [AwaitPolicies]. It returns the error of the API
+// RemovePolicy removes the policies and the bindings of [AwaitPolicies] and awaitMutations. It returns the error of the API
 // server, unless there is none of that name.
 func RemovePolicy(ctx context.Context, admin client.Client, name string) error {
 	in := metav1.ObjectMeta{Name: name}
 	for _, o := range []client.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: in}, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: in},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: in}, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: in},
 	} {
-		if err := client.IgnoreNotFound(admin.Delete(ctx, o)); err != nil {
+		if err := client.IgnoreNotFound(admin.Delete(ctx, o)); err != nil && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("cannot remove policy %s: %w", name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -52,6 +53,9 @@ func addPrivilegeEscalation(register func(...Attack)) {
 			{what: "make a role for everything, which others can give it or which joins the roles that it has", aimed: creating(clusterRole)},
 			{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
 		}
+		all = append(all, request{what: "widen a role or a binding that exists", aimed: func(ctx context.Context, e *Scenario) error {
+			return widens(ctx, e, "clusterroles", "clusterrolebindings")
+		}})
 		// An account with all rights in its namespace cannot give itself more there.
 		everything, err := e.isAllowed(ctx, authorizationv1.ResourceAttributes{Namespace: e.Namespace, Group: "*", Resource: "*", Verb: "*"})
 		if err != nil {
@@ -59,6 +63,9 @@ func addPrivilegeEscalation(register func(...Attack)) {
 		}
 		if !everything {
 			all = append(all,
+				request{what: "widen a role or a binding of its own namespace", aimed: func(ctx context.Context, e *Scenario) error {
+					return widens(ctx, e, "roles", "rolebindings")
+				}},
 				request{what: "make a role for everything in its own namespace", aimed: creating(func(e *Scenario) *unstructured.Unstructured {
 					u := role(e)
 					u.SetNamespace(e.Namespace)
@@ -78,4 +85,32 @@ func addPrivilegeEscalation(register func(...Attack)) {
 	attack.Owners = OwnersNever
 	register(deliversManifests(attack, "ClusterRoleBinding", binding, ownConfigMap("i4")))
 	register(deliversByChart(attack, "ClusterRoleBinding", binding, ownConfigMap("i4-release")))
+}
+
+// widens looks for the right to widen a role that exists, by escalate, and for the right to bind a role in
+// the whole cluster. A right to bind some roles in the tenant's own namespace is ordinary.
+func widens(ctx context.Context, e *Scenario, roles, bindings string) error {
+	const group = "." + rbacv1.GroupName
+	type way struct{ verb, on, writes string }
+	namespace, ways := e.Namespace, []way{{"escalate", roles, roles}}
+	if roles == "clusterroles" {
+		namespace, ways = e.Victim.Namespace, append(ways, way{"bind", roles, bindings})
+	}
+	holds := func(resource string, verbs ...string) error {
+		return holdsNone(namespace, right{what: "give itself more rights", verbs: verbs, resources: []string{resource + group}})(ctx, e)
+	}
+	var last error
+	for _, w := range ways {
+		var held *heldError
+		if last = holds(w.on, w.verb); !errors.As(last, &held) {
+			if judge(last, "").Outcome != Stopped {
+				return last
+			}
+			continue
+		}
+		if last = holds(w.writes, "create", "update", "patch"); judge(last, "").Outcome != Stopped {
+			return last
+		}
+	}
+	return last
 }

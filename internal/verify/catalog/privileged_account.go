@@ -10,20 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func addPrivilegedAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I2", Via: API,
-		Kinds:      []string{"Kustomization"},
-		Title:      "lets Flux apply manifests as a privileged service account in its namespace",
-		Controls:   []string{"no privileged account in the tenant's namespaces", "policy with a list of reconciler accounts"},
+		Kinds:      slices.Concat(everyPod, []string{"Kustomization", "ServiceAccount/token"}),
+		Title:      "acts as a privileged service account in its namespace: by Flux, a Pod or a token",
+		Controls:   []string{"no privileged account in the tenant's namespaces", "RBAC", "policies on the accounts of Flux objects and Pods"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
-		Fix:        Fix{Advice: "keep accounts with rights outside of the tenant's namespaces out of these, and allow only the tenant's reconciler in spec.serviceAccountName with a ValidatingAdmissionPolicy"},
-		Layers: []Layer{admissionLayer("policy with a list of reconciler accounts", func(e *Scenario) *unstructured.Unstructured {
-			return e.suspended("i2", asAnother("default"))
-		})},
-		Run: namesPrivilegedAccount,
+		Fix:        Fix{Advice: "keep accounts with rights outside of the tenant's namespaces out of these: a policy on Flux objects does not keep the tenant from running Pods as such an account"},
+		Run:        namesPrivilegedAccount,
 	})
 }
 
@@ -41,6 +39,7 @@ func namesPrivilegedAccount(ctx context.Context, e *Scenario) Finding {
 	}
 	var all []request
 	for _, p := range privileged {
+		all = append(all, actsAs(p)...)
 		all = append(all, request{
 			what: fmt.Sprintf("have Flux act as %s, which %s", p.account, p.because),
 			aimed: creating(func(e *Scenario) *unstructured.Unstructured {
@@ -52,6 +51,36 @@ func namesPrivilegedAccount(ctx context.Context, e *Scenario) Finding {
 		})
 	}
 	return requests(all...)(ctx, e)
+}
+
+// actsAs returns the requests with which the tenant would act as a privileged account without Flux: by a
+// Pod, and by a token of this one account.
+func actsAs(p privilegedAccount) []request {
+	as := fmt.Sprintf("%s, which %s", p.account, p.because)
+	running := func(e *Scenario) *unstructured.Unstructured {
+		u := pod(harmlessPod(p.account.Name), harmlessContainer())(e)
+		u.SetNamespace(p.account.Namespace)
+		u.SetName(name("i2"))
+		return u
+	}
+	all := []request{
+		{what: "run a Pod as " + as, aimed: creating(running)},
+		{what: "make a token of " + as, aimed: holdsNone(p.account.Namespace, right{
+			what: "act as " + as, verbs: []string{"create"}, resources: []string{"serviceaccounts/token"}, counts: func(name string) bool { return name == p.account.Name },
+		})},
+		{what: "impersonate " + as, aimed: holdsNone(p.account.Namespace, right{
+			what: "act as " + as, verbs: []string{"impersonate"}, resources: []string{"serviceaccounts"}, counts: func(name string) bool { return name == p.account.Name },
+		})},
+	}
+	for _, w := range workloads {
+		all = append(all, request{what: "run a Pod, by a " + w.kind + ", as " + as, aimed: func(ctx context.Context, e *Scenario) error {
+			if err := e.tryCreate(ctx, w.of(running(e))); err != nil {
+				return err
+			}
+			return e.controllers[w.controller].Create(ctx, running(e), client.DryRunAll)
+		}})
+	}
+	return all
 }
 
 // privilegedAccount says why an account has rights that its tenant has not.
@@ -88,12 +117,12 @@ func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.Se
 		}
 		var because []string
 		for _, b := range everywhere {
-			if bindsAccount(b.Subjects, account) {
+			if bindsPrivileged(b.Subjects, account, as) {
 				because = append(because, fmt.Sprintf("has %s/%s in the whole cluster by ClusterRoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Name))
 			}
 		}
 		for _, b := range bindings {
-			if !slices.Contains(t.Namespaces, b.Namespace) && bindsAccount(b.Subjects, account) {
+			if !slices.Contains(t.Namespaces, b.Namespace) && bindsPrivileged(b.Subjects, account, as) {
 				because = append(because, fmt.Sprintf("has %s/%s in %s by RoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, b.Name))
 			}
 		}
@@ -102,6 +131,14 @@ func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.Se
 		}
 	}
 	return found
+}
+
+// bindsPrivileged is [bindsAccount] for a group of the account's namespace, too, if the attacking account is
+// not in it.
+func bindsPrivileged(subjects []rbacv1.Subject, account, as discovery.Account) bool {
+	return bindsAccount(subjects, account) || account.Namespace != as.Namespace && slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+		return s.Kind == rbacv1.GroupKind && s.Name == "system:serviceaccounts:"+account.Namespace
+	})
 }
 
 // bindsAccount reports whether a binding names an account. A binding to a group of accounts

@@ -84,8 +84,8 @@ func incomplete(control string) bool {
 	return strings.Contains(control, rbac) || slices.Contains([]string{noGuardrails, noSync, noPrivileged, noOwner, noReconciler}, control)
 }
 
-// absent reports whether a control is only a note that there was nothing to attack, which
-// proves nothing.
+// absent reports whether a control only says that the target of the attack does not exist, which proves
+// nothing.
 func absent(control string) bool {
 	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
 }
@@ -99,6 +99,14 @@ func judge(err error, evidence string) Finding {
 		f := gotThrough(evidence + ", by a change of an object that it may create")
 		f.ByChange = true
 		return f
+	}
+	var marked *markedError
+	if errors.As(err, &marked) {
+		return gotThrough(evidence + ", with " + marked.Error())
+	}
+	var held *heldError
+	if errors.As(err, &held) {
+		return gotThrough("it could " + held.what)
 	}
 	message := firstLine(err.Error())
 	var name *invalidNameError
@@ -118,8 +126,8 @@ func judge(err error, evidence string) Finding {
 			return stopped(control, message)
 		}
 	}
-	// A kind that the cluster does not have is a door that is not there. That a
-	// tenant cannot bring the kind along is an attack of its own.
+	// A missing kind means that the target is not installed. Whether the tenant may install the kind is
+	// another attack.
 	if meta.IsNoMatchError(err) {
 		return stopped(notInstalled, message)
 	}

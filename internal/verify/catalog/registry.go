@@ -115,6 +115,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignAddress,
 		addForeignHosts,
 		addIngressAnnotations,
+		addPodAnnotations,
 		addForeignVolume,
 		addSystemPriority,
 		addForeignConnections,

@@ -81,8 +81,7 @@ var (
 				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 			}})
 		},
-		// The request goes out without credentials, and nobody's may not
-		// impersonate.
+		// The request has no credentials, and anonymous users may not impersonate.
 		refused: regexp.MustCompile(`\(Forbidden\): failed to get server groups|Unauthorized|provide credentials|User "system:anonymous" cannot`),
 	}
 	insecureTLS = insecureFlag{

@@ -75,7 +75,8 @@ func requestsOf(further func(*Scenario) []request, all ...request) func(context.
 // confirmRequest returns the finding of a refused request, after its positive control. A
 // positive control may fail for a missing kind and for a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
-	if own == nil || errors.Is(own, errByChange) {
+	var marked *markedError
+	if own == nil || errors.Is(own, errByChange) || errors.As(own, &marked) {
 		return f
 	}
 	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {

@@ -29,9 +29,9 @@ const (
 	endPatience   = 30 * time.Second
 )
 
-// keepsWhatWasGranted grants the tenant a source of the victim's, takes the grant
-// back, and looks whether the next revision still comes. The source is suspended,
-// and what Flux would say of it is said by the admin: nothing has to be fetched.
+// keepsWhatWasGranted grants the tenant a source of the victim, deletes the grant, and checks whether the
+// tenant gets the next revision. The source is suspended and an admin writes its status, so that Flux
+// fetches nothing.
 func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Victim.Namespace, name("s11-"+e.Namespace), map[string]any{"spec": map[string]any{
 		"interval": "1h", "suspend": true, "url": "https://git.example.com/canary", "ref": map[string]any{"branch": "main"},
@@ -121,7 +121,7 @@ func grantOf(source *unstructured.Unstructured, name string, from map[string]any
 	}})
 }
 
-// offers says of a source that it has a revision, as Flux would.
+// offers writes the status of a source with a new revision, as Flux does.
 func (e *Scenario) offers(ctx context.Context, source *unstructured.Unstructured, revision string) error {
 	status := fmt.Sprintf(`{"status":{"artifact":{"url":"http://storage.invalid/%[1]s.tar.gz","digest":"sha256:%064[1]s","revision":"main@sha1:%[1]s","path":"canary","lastUpdateTime":%[2]q}}}`,
 		revision, time.Now().UTC().Format(time.RFC3339))

@@ -61,7 +61,7 @@ type Result struct {
 	Patch string
 }
 
-// Report is what came of all attacks.
+// Report is the result of a run: the tenants, and the finding of each attack.
 type Report struct {
 	Tenants []discovery.Tenant
 	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
@@ -147,8 +147,11 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	full := inFull(envs)
 	for _, e := range full {
 		e.inFull = true
-		for _, owner := range e.owners {
-			owner.inFull = true
+		for _, other := range slices.Concat(e.owners, e.unlike) {
+			other.inFull = true
+		}
+		if err := e.prepareHolders(ctx); err != nil {
+			return report, err
 		}
 	}
 	var all []*tenantRun
@@ -179,6 +182,8 @@ type surroundings struct {
 	namespaces                        []corev1.Namespace
 	proxy                             *proxyEndpoint
 	controllers                       map[string]client.Client
+	marks                             []mark
+	called                            []calledService
 }
 
 func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant) (*surroundings, error) {
@@ -208,6 +213,12 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	if s.proxy, err = findProxyEndpoint(ctx, admin); err != nil {
 		return nil, err
 	}
+	if s.marks, err = exemptingMarks(ctx, admin); err != nil {
+		return nil, err
+	}
+	if s.called, err = calledServices(ctx, admin); err != nil {
+		return nil, err
+	}
 	s.controllers, err = newControllers(opts.Config)
 	return &s, err
 }
@@ -226,22 +237,29 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
 		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
 		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
+		e.marks, e.called = s.marks, s.called
 		e.lacks = lacks(t, s.namespaces, s.missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {
 			return nil, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
+		}
+		for _, namespace := range t.Unlike {
+			other := *e
+			other.Namespace, other.owners, other.ordinaries = namespace, nil, &ordinaries{}
+			other.readLimits(ctx)
+			e.unlike = append(e.unlike, &other)
 		}
 		all = append(all, e)
 	}
 	return all, nil
 }
 
-// shareChanges gives what got through by the change of an object to the tenants of the same shape,
-// which only tried to create it.
+// shareChanges gives what got through by the change of an object, or as a further identity, to the tenants
+// of the same shape, which only tried to create it, as their account.
 func (r *Report) shareChanges() {
 	changed := map[[2]string]Finding{}
 	for _, made := range r.Results {
-		if made.Finding.ByChange {
+		if made.Finding.ByChange || len(made.Finding.Further) > 0 {
 			changed[[2]string{made.Tenant, made.Attack.Key()}] = made.Finding
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -55,8 +56,18 @@ type Scenario struct {
 	inFull bool
 	// ordinaries are the objects of [Scenario.ordinary], which are made once.
 	ordinaries *ordinaries
+	// marks are the labels and annotations that may exempt an object from a policy of the fleet.
+	marks []mark
+	// called are the Services that the API server calls, of all namespaces.
+	called []calledService
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
+	// holders are the further identities of the tenant; see [Scenario.prepareHolders]. further are the rights
+	// of such an identity that the account lacks; nil for the account and the owners.
+	holders []*Scenario
+	further []discovery.Right
+	// unlike are the same attacks in namespaces of the tenant with other controls; see [Attack.inEachOf].
+	unlike []*Scenario
 	// tenants are all of the cluster's.
 	tenants []discovery.Tenant
 	hosts   hosts
@@ -176,7 +187,7 @@ func (e *Scenario) noRepository() Finding {
 		}
 	}
 	if len(flags) == 0 {
-		return notProven("the tenant's artifact is selected by its digest, or by a version that Flux has not found, so that no push replaces it")
+		return notProven("the tenant's repository is selected by a tag, a version or a commit, or its artifact by a digest or a version that Flux has not found, so that no push to a branch replaces it")
 	}
 	return notProven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
 }
@@ -285,58 +296,121 @@ type readiness struct {
 	message string
 }
 
-// conflict is a part of a controller's message about a concurrent change, for example when another
-// attack changed the usage of a quota. Flux tries again only after the object's interval.
-const conflict = "the object has been modified; please apply your changes to the latest version"
+// passing matches what a controller says if it was not the answer to an attack that failed: a concurrent
+// change, for example when another attack changed the usage of a quota, or a step that took too long on
+// a busy machine. Flux tries again only after the object's interval.
+var passing = regexp.MustCompile(`the object has been modified; please apply your changes to the latest version|` +
+	`context deadline exceeded|Client\.Timeout exceeded|etcdserver: request timed out|rate limiter Wait returned an error`)
 
-// maxConflicts is how often an attack has Flux try again after a conflict.
-const maxConflicts = 5
+// maxRepetitions is how often an attack has Flux try again.
+const maxRepetitions = 5
 
-// awaitCondition waits until Flux has tried an object, and returns the result. After a conflict it
-// has Flux try again.
+// awaitCondition waits until Flux has tried an object, and returns the result. After a passing failure
+// it has Flux try again. An answer from before Flux had the attack's files is none: see [undecided].
 func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructured) (readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
 	defer cancel()
+	wait := fluxAnswer{object: u}
+	for ctx.Err() == nil {
+		// The API server ends a watch when it is too far behind.
+		if done, err := e.watchCondition(ctx, &wait); done || err != nil {
+			return wait.last, err
+		}
+	}
+	return wait.last, nil
+}
+
+// fluxAnswer is what Flux has said about an object so far.
+type fluxAnswer struct {
+	object *unstructured.Unstructured
+	last   readiness
+	// asked is the last request to try again, of repetitions.
+	asked       string
+	repetitions int
+}
+
+// watchCondition waits for the answer of Flux until the watch ends, and reports whether it has come.
+func (e *Scenario) watchCondition(ctx context.Context, wait *fluxAnswer) (bool, error) {
+	u := wait.object
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(u.GroupVersionKind())
 	w, err := e.Admin.Watch(ctx, list, client.InNamespace(u.GetNamespace()), client.MatchingFieldsSelector{
 		Selector: fields.OneTermEqualSelector("metadata.name", u.GetName()),
 	})
-	if err != nil {
-		return readiness{}, fmt.Errorf("cannot watch %s: %w", u.GetName(), err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot watch %s: %w", u.GetName(), err)
 	}
 	defer w.Stop()
-	var last readiness
-	asked, conflicts := "", 0
 	for {
 		select {
 		case <-ctx.Done():
-			return last, nil
+			return false, nil
 		case event, open := <-w.ResultChan():
 			current, ok := event.Object.(*unstructured.Unstructured)
 			if !open || !ok {
-				return last, nil
+				return false, nil
 			}
-			a, final := readyCondition(current)
-			handled, _, _ := unstructured.NestedString(current.Object, "status", "lastHandledReconcileAt")
-			switch {
-			case asked != "" && handled != asked:
-				// This is the answer from before.
-			case final && strings.Contains(a.message, conflict) && conflicts < maxConflicts:
-				conflicts++
-				asked = rand.Text()
-				// Without forceAt, helm-controller does not install a release again that has failed.
-				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%[2]q,"reconcile.fluxcd.io/forceAt":%[2]q}}}`, requestedAt, asked)
-				if err := e.Admin.Patch(ctx, current, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-					return readiness{}, fmt.Errorf("cannot have Flux try %s again: %w", u.GetName(), err)
-				}
-			case final:
-				return a, nil
-			case a.message != "":
-				last = readiness{message: a.message}
+			if done, err := e.reads(ctx, wait, current); done || err != nil {
+				return done, err
 			}
 		}
 	}
+}
+
+// reads takes the state of an object into account, and reports whether Flux has answered.
+func (e *Scenario) reads(ctx context.Context, wait *fluxAnswer, current *unstructured.Unstructured) (bool, error) {
+	a, final := readyCondition(current)
+	handled, _, _ := unstructured.NestedString(current.Object, "status", "lastHandledReconcileAt")
+	open := undecided(current)
+	switch {
+	case wait.asked != "" && handled != wait.asked:
+		// This is the answer from before.
+	case final && (passing.MatchString(a.message) || open && kustomizationSourceMissing.MatchString(a.message)) && wait.repetitions < maxRepetitions:
+		wait.repetitions++
+		wait.asked = rand.Text()
+		// Without forceAt, helm-controller does not install a release again that has failed.
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%[2]q,"reconcile.fluxcd.io/forceAt":%[2]q}}}`, requestedAt, wait.asked)
+		if err := e.Admin.Patch(ctx, current, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			return false, fmt.Errorf("cannot have Flux try %s again: %w", current.GetName(), err)
+		}
+	case final && !open:
+		wait.last = a
+		return true, nil
+	case a.message != "":
+		wait.last = readiness{message: a.message}
+	}
+	return false, nil
+}
+
+// undecided reports whether Flux has not yet read what an attack delivers, and so decided nothing. A
+// controller's cache may lag behind: then it does not find the chart that it has just asked for, or the
+// folder of the attack's commit, and tries again by itself. A missing source or folder may be an attack's
+// aim if it is another namespace's, or [missingFolder].
+func undecided(u *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	failed := slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Ready" && condition["reason"] == "ArtifactFailed"
+	})
+	if !failed {
+		return false
+	}
+	text := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, fields...)...)
+		return s
+	}
+	if u.GetKind() == string(flux.HelmRelease) {
+		return text("chart", "spec", "chart") != "" && strings.TrimPrefix(text("chart", "spec", "chart"), "./") != missingFolder && isOf(u, text("chart", "spec", "sourceRef", "namespace"))
+	}
+	return u.GetKind() == string(flux.Kustomization) && strings.TrimPrefix(text("path"), "./") != missingFolder && isOf(u, text("sourceRef", "namespace"))
+}
+
+// isOf reports whether a reference of an object names no other namespace than the object's.
+func isOf(u *unstructured.Unstructured, namespace string) bool {
+	return namespace == "" || namespace == u.GetNamespace()
 }
 
 // readyCondition reads the condition Ready. It is final when Flux has observed the object's

@@ -261,6 +261,6 @@ func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 		return f
 	}
 	doubtful := notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
-	doubtful.ByChange = f.ByChange
+	doubtful.ByChange, doubtful.Further = f.ByChange, f.Further
 	return doubtful
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,5 +94,5 @@ func (e *Scenario) patchStatus(ctx context.Context, u *unstructured.Unstructured
 
 // patchStatusWith is patchStatus with the given patch.
 func (e *Scenario) patchStatusWith(ctx context.Context, u *unstructured.Unstructured, patch string) error {
-	return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 }

@@ -1,6 +1,16 @@
 package catalog
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 func addStuckFinalizers(register func(...Attack)) {
 	finalized := func(e *Scenario) *unstructured.Unstructured {
@@ -13,7 +23,7 @@ func addStuckFinalizers(register func(...Attack)) {
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
 		Kinds:    []string{"*", "Pod"},
-		Title:    "blocks the deletion of its namespace with its own finalizers, or with Pods that take years to end",
+		Title:    "blocks the deletion of its namespace with finalizers, or with Pods that take years to end",
 		Controls: []string{"policy on finalizers and on the time that Pods have to end"},
 		Fix:      Fix{Advice: "allow tenants only the finalizers that a controller removes, with a ValidatingAdmissionPolicy on metadata.finalizers, and limit terminationGracePeriodSeconds of Pods"},
 		Run: requests(request{
@@ -24,6 +34,53 @@ func addStuckFinalizers(register func(...Attack)) {
 			what:  "run a Pod that takes ten years to end, and holds up the end of its namespace",
 			aimed: creating(slow),
 			own:   creating(hardenedPod("a4", nil)),
+		}, request{
+			what:  "take a Pod away from its Job, whose controller alone removes the finalizer of the Pod",
+			aimed: changingTracked(`{"metadata":{"ownerReferences":null}}`, false),
+			own:   changingTracked(`{"metadata":{"annotations":{"tenure.dev/attack":"a4"}}}`, true),
 		}),
 	})
+}
+
+// changingTracked patches a Pod with the finalizer of Jobs as the tenant, in a dry run. The controller of
+// Jobs creates the Pod, only if the tenant may patch Pods. Its owner is a ConfigMap, so that this controller
+// leaves it alone. If a policy refuses the finalizer, there are no such Pods: then own, the change that
+// tenants may make, succeeds.
+func changingTracked(change string, own bool) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		owner, jobs := configMap(e.Namespace, name("a4-owner")), e.controllers["job-controller"]
+		pod := gated("a4-tracked", map[string]any{})(e)
+		patch := func() error {
+			return e.As.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
+		}
+		if err := patch(); !apierrors.IsNotFound(err) {
+			return err
+		}
+		defer e.remove(owner)
+		defer e.removeTracked(pod)
+		err := e.Admin.Create(ctx, owner)
+		if err == nil {
+			isController := true
+			pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &isController}})
+			plain := pod.DeepCopy()
+			pod.SetFinalizers([]string{batchv1.JobTrackingFinalizer})
+			if err = jobs.Create(ctx, pod); refusedByPolicy(err) && jobs.Create(ctx, plain, client.DryRunAll) == nil {
+				if own {
+					return nil
+				}
+				return err
+			}
+		}
+		if err != nil {
+			// The error is not wrapped, so that it is not taken for a refusal of the attack.
+			return fmt.Errorf("cannot make a Pod for the tenant: %s", firstLine(err.Error()))
+		}
+		return patch()
+	}
+}
+
+// removeTracked deletes an object whose finalizers no controller removes.
+func (e *Scenario) removeTracked(u *unstructured.Unstructured) {
+	_ = e.Admin.Patch(context.Background(), u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	e.remove(u)
 }

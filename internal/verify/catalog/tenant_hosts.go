@@ -35,8 +35,8 @@ func artifact(url, tag string) (ocihost.Address, error) {
 // serve reports whether a local host serves a repository.
 func (h hosts) serve(r discovery.Repository) bool {
 	if inGit(r) {
-		if h.git == nil {
-			return false
+		if h.git == nil || r.Branch == "" {
+			return false // no push to a branch is delivered
 		}
 		_, mapped := h.git.Head(r.URL, r.Branch)
 		return mapped

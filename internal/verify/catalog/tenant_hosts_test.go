@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -56,6 +58,25 @@ func exported(t *testing.T, h *ocihost.Host, a ocihost.Address) map[string]strin
 		t.Fatal(err)
 	}
 	return got
+}
+
+// TestServeNoBranch checks that a repository of whose branches the source selects none takes no push.
+func TestServeNoBranch(t *testing.T) {
+	t.Parallel()
+	host, err := githost.New(t.Context(), githost.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = "https://git.example.com/acme/team"
+	if err := host.AddFiles(t.Context(), url, "main", map[string]string{"app.yaml": "kind: ConfigMap"}); err != nil {
+		t.Fatal(err)
+	}
+	for branch, want := range map[string]bool{"main": true, "": false} {
+		r := discovery.Repository{Source: flux.Ref{Kind: flux.GitRepository, Namespace: "team", Name: "apps"}, URL: url, Branch: branch}
+		if got := (hosts{git: host}).serve(r); got != want {
+			t.Errorf("the branch %q is served: %t", branch, got)
+		}
+	}
 }
 
 // A push adds the attacks' files to the artifact, its revision ends with the returned digest, and

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -139,33 +141,34 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	return slim, near, nil
 }
 
-// fetchPatience is the maximum wait until Flux has fetched a commit: a repository may be
-// large, and Flux fetches the repositories of all tenants at the same time.
-const fetchPatience = 2 * time.Minute
+// fetchPatience is how long a source may fail to fetch a commit, and longestFetch how long it may take
+// without a failure: a repository may be large, and Flux fetches the repositories of all tenants at the
+// same time.
+const (
+	fetchPatience = 2 * time.Minute
+	longestFetch  = 5 * time.Minute
+)
 
-// awaitSource waits until a source has the revision.
+// awaitSource waits until a source has the revision. It polls, since the source comes from the watch
+// cache of the API server.
 func (e *Scenario) awaitSource(ctx context.Context, source flux.Ref, revision string) error {
-	return e.awaitObject(ctx, source, "fetch the commit", func(u *unstructured.Unstructured) bool {
-		got, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision")
-		return strings.HasSuffix(got, revision)
-	})
-}
-
-// awaitObject polls an object of Flux: its state comes from the watch cache of the API
-// server, so looking costs little.
-func (e *Scenario) awaitObject(ctx context.Context, ref flux.Ref, what string, done func(*unstructured.Unstructured) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
-	defer cancel()
-	u := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
+	u := object(source.Kind.GroupVersionKind().GroupVersion().String(), string(source.Kind), source.Namespace, source.Name, nil)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if err := e.Admin.Get(ctx, keyOf(u), u); err == nil && done(u) {
-			return nil
+	for began := time.Now(); ; {
+		if err := e.Admin.Get(ctx, keyOf(u), u); err == nil {
+			if got, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision"); strings.HasSuffix(got, revision) {
+				return nil
+			}
+		}
+		said, _ := readyCondition(u)
+		took := time.Since(began)
+		if took > longestFetch || took > fetchPatience && said.ready == metav1.ConditionFalse {
+			return fmt.Errorf("%s did not fetch the commit in %s: %s", source, took.Round(time.Second), cmp.Or(said.message, "it has no condition Ready"))
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not %s in %s", ref, what, fetchPatience)
+			return fmt.Errorf("%s did not fetch the commit: %w", source, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

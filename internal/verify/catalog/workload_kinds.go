@@ -49,7 +49,11 @@ func once(template map[string]any) map[string]any {
 
 // of returns an object of the kind whose Pods are like a Pod.
 func (w workload) of(pod *unstructured.Unstructured) *unstructured.Unstructured {
-	labels := map[string]any{"tenure-attack": pod.GetName()}
+	return w.withLabels(pod, map[string]any{"tenure-attack": pod.GetName()})
+}
+
+// withLabels is of with the labels of the Pods, by which the object selects them.
+func (w workload) withLabels(pod *unstructured.Unstructured, labels map[string]any) *unstructured.Unstructured {
 	spec, _, _ := unstructured.NestedMap(pod.Object, "spec")
 	template := map[string]any{"metadata": map[string]any{"labels": labels}, "spec": spec}
 	return object(w.apiVersion, w.kind, pod.GetNamespace(), pod.GetName(), map[string]any{"spec": w.spec(template, labels)})

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -259,7 +258,7 @@ func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
 // object, only if the tenant has the right to write such a status.
 func (e *Scenario) forgeStatus(ctx context.Context, u *unstructured.Unstructured, change string) error {
 	patch := func() error {
-		return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
 	}
 	if err := patch(); !apierrors.IsNotFound(err) {
 		return err
@@ -282,6 +281,13 @@ func addForeignAddress(register func(...Attack)) {
 			return object("v1", "Service", e.Namespace, name("w4"), map[string]any{"spec": spec})
 		}
 	}
+	balanced := func(annotations map[string]string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := service(nil)(e)
+			u.SetAnnotations(annotations)
+			return u
+		}
+	}
 	own := creating(service(nil))
 	alsoByGit(register, "Service", service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
 		ID: "W4", Via: API, Owners: OwnersWithin,
@@ -290,7 +296,7 @@ func addForeignAddress(register func(...Attack)) {
 		Title:      "takes over an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
 		References: []string{"CVE-2020-8554", "MTB CPI-5"},
-		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, spec.loadBalancerIP or annotations with addresses, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
+		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, spec.loadBalancerIP or annotations that take an address or share a load balancer, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
 		Run: requests(
 			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), service(nil)), own: own},
 			request{what: "take an address by the load balancer of a Service", aimed: creating(service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "198.51.100.7"}), service(nil)), own: own},
@@ -299,6 +305,8 @@ func addForeignAddress(register func(...Attack)) {
 				u.SetAnnotations(map[string]string{"metallb.io/loadBalancerIPs": "198.51.100.7"})
 				return u
 			}, service(nil)), own: own},
+			request{what: "share the address of a load balancer with any namespace", own: creating(balanced(nil)), aimed: creating(balanced(map[string]string{"metallb.io/allow-shared-ip": "shared"}), service(nil))},
+			request{what: "take over a load balancer by its identifier", own: creating(balanced(nil)), aimed: creating(balanced(map[string]string{"loadbalancer.openstack.org/load-balancer-id": "canary"}), service(nil))},
 			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"}), service(nil)), own: own},
 			request{what: "take the traffic to an address with the status of a Service", aimed: func(ctx context.Context, e *Scenario) error {
 				return e.forgeStatus(ctx, service(map[string]any{"type": "LoadBalancer"})(e), `{"status":{"loadBalancer":{"ingress":[{"ip":"198.51.100.7"}]}}}`)

@@ -1,0 +1,221 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// syncResources are the resources of the kinds of [syncPatches].
+var syncResources = map[flux.Kind]string{
+	flux.Kustomization:  "kustomizations.kustomize.toolkit.fluxcd.io",
+	flux.HelmRelease:    "helmreleases.helm.toolkit.fluxcd.io",
+	flux.GitRepository:  "gitrepositories.source.toolkit.fluxcd.io",
+	flux.OCIRepository:  "ocirepositories.source.toolkit.fluxcd.io",
+	flux.HelmRepository: "helmrepositories.source.toolkit.fluxcd.io",
+	flux.Bucket:         "buckets.source.toolkit.fluxcd.io",
+}
+
+// editsElsewhere returns the requests with which the tenant would change Flux objects in namespaces of
+// nobody, its own sync too, or what they read, as far as a role there lets it: a right to one object is
+// enough, since the object may name another account, and its values may become any manifest.
+func (e *Scenario) editsElsewhere(ctx context.Context) ([]request, error) {
+	var all []request
+	for _, place := range e.elsewhere() {
+		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: place}}
+		if err := e.As.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("cannot read the tenant's rights: %w", err)
+		}
+		writes := func(resource, name string) bool {
+			return slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
+				return (covers(rule, "patch", resource) || covers(rule, "update", resource)) && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
+			})
+		}
+		objects, err := e.fluxObjectsIn(ctx, place)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range objects {
+			if writes(syncResources[flux.Kind(u.GetKind())], u.GetName()) {
+				all = append(all, request{
+					what:  fmt.Sprintf("change %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()),
+					aimed: changing(&u, syncPatches[flux.Kind(u.GetKind())]["spec.suspend"]),
+				})
+			}
+		}
+		values, err := e.valuesOf(ctx, objects)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			if writes(v.resource(), v.object.GetName()) {
+				all = append(all, v.request())
+			}
+		}
+	}
+	return all, nil
+}
+
+// editsValues returns the requests with which the tenant would change what the platform's objects in its
+// own namespaces read. An object that Flux applies as the tenant's own account, or as another one without
+// rights elsewhere, gains nothing by that.
+func (e *Scenario) editsValues(ctx context.Context, made []unstructured.Unstructured) ([]request, error) {
+	privileged, err := e.privilegedAccounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	strong := slices.DeleteFunc(slices.Clone(made), func(u unstructured.Unstructured) bool {
+		controller := map[flux.Kind]string{flux.Kustomization: "kustomize-controller", flux.HelmRelease: "helm-controller"}[flux.Kind(u.GetKind())]
+		if controller == "" {
+			return true
+		}
+		account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
+		if account == "" {
+			args, err := e.arguments(ctx, controller)
+			if err != nil {
+				return false
+			}
+			account = lastValue(args, "--default-service-account")
+		}
+		as := discovery.Account{Namespace: u.GetNamespace(), Name: account}
+		return account != "" && !slices.ContainsFunc(privileged, func(p privilegedAccount) bool { return p.account == as })
+	})
+	values, err := e.valuesOf(ctx, strong)
+	if err != nil {
+		return nil, err
+	}
+	var all []request
+	for _, v := range values {
+		all = append(all, v.request())
+	}
+	return all, nil
+}
+
+// value is a ConfigMap or a Secret from which a Flux object takes what it applies.
+type value struct {
+	object *unstructured.Unstructured
+	reader string
+}
+
+func (v value) resource() string { return strings.ToLower(v.object.GetKind()) + "s" }
+
+// request is the change of the value, or its creation if it does not exist: it may be optional.
+func (v value) request() request {
+	return request{
+		what: fmt.Sprintf("change %s %s/%s, which %s reads", v.object.GetKind(), v.object.GetNamespace(), v.object.GetName(), v.reader),
+		aimed: func(ctx context.Context, e *Scenario) error {
+			there, err := e.exists(ctx, v.object)
+			if err != nil {
+				return err
+			}
+			if !there {
+				return e.tryCreate(ctx, v.object)
+			}
+			return changing(v.object, `{"data":{"tenure-attack":"eA=="}}`)(ctx, e)
+		},
+	}
+}
+
+// valuesOf returns the ConfigMaps and Secrets that Flux objects read, and the Secrets in which Helm keeps
+// the manifests of releases.
+func (e *Scenario) valuesOf(ctx context.Context, objects []unstructured.Unstructured) ([]value, error) {
+	var all []value
+	for _, u := range objects {
+		reader := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
+		for _, at := range [][]string{{"spec", "valuesFrom"}, {"spec", "postBuild", "substituteFrom"}} {
+			entries, _, _ := unstructured.NestedSlice(u.Object, at...)
+			for _, entry := range entries {
+				fields, _ := entry.(map[string]any)
+				kind, _ := fields["kind"].(string)
+				of, _ := fields["name"].(string)
+				if of != "" && (kind == "ConfigMap" || kind == "Secret") {
+					all = append(all, value{object("v1", kind, u.GetNamespace(), of, nil), reader})
+				}
+			}
+		}
+		records, err := e.releaseRecords(ctx, &u)
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			all = append(all, value{object("v1", "Secret", record.Namespace, record.Name, nil), reader + " (the record of its release)"})
+		}
+	}
+	return all, nil
+}
+
+// releaseRecords returns the Secrets in which Helm keeps the release of a HelmRelease.
+func (e *Scenario) releaseRecords(ctx context.Context, u *unstructured.Unstructured) ([]corev1.Secret, error) {
+	history, _, _ := unstructured.NestedSlice(u.Object, "status", "history")
+	storage, _, _ := unstructured.NestedString(u.Object, "status", "storageNamespace")
+	if u.GetKind() != string(flux.HelmRelease) || len(history) == 0 || storage == "" {
+		return nil, nil
+	}
+	latest, _ := history[0].(map[string]any)
+	release, _ := latest["name"].(string)
+	var secrets corev1.SecretList
+	if err := e.Admin.List(ctx, &secrets, client.InNamespace(storage), client.MatchingLabels{"owner": "helm", "name": release}); err != nil {
+		return nil, fmt.Errorf("cannot read the records of release %s: %w", release, err)
+	}
+	return secrets.Items, nil
+}
+
+// changing is a request that changes an object by a JSON merge patch or, without the right to that, by
+// the verb update, in a dry run.
+func changing(u *unstructured.Unstructured, patch string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		err := merging(u, patch)(ctx, e)
+		if control, _ := controlOf(fmt.Sprint(err)); err == nil || control != rbac {
+			return err
+		}
+		return retry.RetryOnConflict(conflictBackoff, func() error {
+			current := u.DeepCopy()
+			if err := e.Admin.Get(ctx, keyOf(u), current); err != nil {
+				return err
+			}
+			var changes map[string]any
+			if err := json.Unmarshal([]byte(patch), &changes); err != nil {
+				return fmt.Errorf("cannot read the patch: %w", err)
+			}
+			for field, value := range changes {
+				fields, _ := value.(map[string]any)
+				for key, content := range fields {
+					if err := unstructured.SetNestedField(current.Object, content, field, key); err != nil {
+						return fmt.Errorf("cannot change %s: %w", field, err)
+					}
+				}
+			}
+			return e.As.Update(ctx, current, client.DryRunAll)
+		})
+	}
+}
+
+// fluxObjectsIn returns the objects of syncs in a namespace, without those of attacks.
+func (e *Scenario) fluxObjectsIn(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	for kind := range syncPatches {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := e.Admin.List(ctx, list, client.InNamespace(namespace)); meta.IsNoMatchError(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind, err)
+		}
+		all = append(all, list.Items...)
+	}
+	slices.SortFunc(all, func(a, b unstructured.Unstructured) int {
+		return strings.Compare(a.GetKind()+"/"+a.GetName(), b.GetKind()+"/"+b.GetName())
+	})
+	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return strings.HasPrefix(u.GetName(), name("")) }), nil
+}

@@ -1,0 +1,148 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// prepareHolders adds the identities that the tenant can act as beside its account: of those with equal
+// rights the first, and none whose rights the account has too. The answers to the attacks judge them; these
+// comparisons only save attacks that cannot find more than those of the account.
+func (e *Scenario) prepareHolders(ctx context.Context) error {
+	first := e.Tenant.Holder(e.who.user)
+	var shapes []string
+	for _, h := range e.Tenant.Holders {
+		if h.Platform || h.User() == e.who.user || h.Within(first) || slices.Contains(shapes, h.Shape) {
+			continue
+		}
+		shapes = append(shapes, h.Shape)
+		other, err := e.actingAs(h, h.Beyond(first))
+		if err != nil {
+			return fmt.Errorf("cannot attack as %s of tenant %s: %w", h, e.Tenant.Name, err)
+		}
+		covered, err := e.coversRightsOf(ctx, other)
+		if err != nil {
+			return fmt.Errorf("cannot read the rights of %s of tenant %s: %w", h, e.Tenant.Name, err)
+		}
+		if covered {
+			continue
+		}
+		other.readLimits(ctx)
+		e.holders = append(e.holders, other)
+	}
+	return nil
+}
+
+// actingAs returns the same Scenario with the identity of a holder, in a namespace of the tenant in which
+// the holder has rights.
+func (e *Scenario) actingAs(h discovery.Holder, beyond []discovery.Right) (*Scenario, error) {
+	var reasons []string
+	for _, r := range beyond {
+		reasons = append(reasons, r.Role+" by "+r.Binding)
+	}
+	who := identity{name: h.String() + ", which has " + strings.Join(reasons, " and "), user: h.User(), groups: h.Groups()}
+	as, err := asIdentity(e.config, who)
+	if err != nil {
+		return nil, err
+	}
+	other := *e
+	other.As, other.who, other.owners, other.unlike, other.ordinaries = as, who, nil, nil, &ordinaries{}
+	other.Namespace, other.further = e.namespaceOf(h), beyond
+	other.Tenant.Rights, other.Tenant.Roles = h.Rights, nil
+	for _, r := range h.Rights {
+		other.Tenant.Roles = append(other.Tenant.Roles, r.Role)
+	}
+	if h.Kind == rbacv1.ServiceAccountKind {
+		other.Account = h.Account()
+	} else {
+		other.Owner = &h.Owner
+	}
+	return &other, nil
+}
+
+// namespaceOf returns the namespace from which a holder attacks: the first of the tenant's namespaces in
+// which a RoleBinding gives it rights, beginning with the holder's own and e.Namespace. Without such a
+// namespace it is e.Namespace.
+func (e *Scenario) namespaceOf(h discovery.Holder) string {
+	for _, namespace := range append([]string{h.Namespace, e.Namespace}, e.Tenant.Namespaces...) {
+		bound := slices.ContainsFunc(h.Rights, func(r discovery.Right) bool { return r.Namespace == namespace })
+		if bound && slices.Contains(e.Tenant.Namespaces, namespace) {
+			return namespace
+		}
+	}
+	return e.Namespace
+}
+
+// coversRightsOf reports whether the account has all rights of a holder that attacks from the same
+// namespace: in this namespace and in the whole cluster. Rights in namespaces of others are not compared.
+func (e *Scenario) coversRightsOf(ctx context.Context, other *Scenario) (bool, error) {
+	elsewhere := func(r discovery.Right) bool {
+		return r.Namespace != "" && !slices.Contains(e.Tenant.Namespaces, r.Namespace)
+	}
+	if other.Namespace != e.Namespace || slices.ContainsFunc(other.further, elsewhere) {
+		return false, nil
+	}
+	for _, namespace := range []string{e.Namespace, e.Victim.Namespace} {
+		had, err := e.rulesIn(ctx, namespace)
+		if err != nil {
+			return false, err
+		}
+		has, err := other.rulesIn(ctx, namespace)
+		if err != nil {
+			return false, err
+		}
+		if !coversRules(had, has) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// rulesIn asks the API server for the rules of the identity in a namespace.
+func (e *Scenario) rulesIn(ctx context.Context, namespace string) (authorizationv1.SubjectRulesReviewStatus, error) {
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	err := e.As.Create(ctx, review)
+	return review.Status, err
+}
+
+// coversRules reports whether each of some rules is a part of one of other rules.
+func coversRules(had, has authorizationv1.SubjectRulesReviewStatus) bool {
+	for _, rule := range has.ResourceRules {
+		if !slices.ContainsFunc(had.ResourceRules, func(wide authorizationv1.ResourceRule) bool {
+			return within(rule.Verbs, wide.Verbs) && within(rule.APIGroups, wide.APIGroups) && within(rule.Resources, wide.Resources) &&
+				(len(wide.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, wide.ResourceNames))
+		}) {
+			return false
+		}
+	}
+	for _, rule := range has.NonResourceRules {
+		if !slices.ContainsFunc(had.NonResourceRules, func(wide authorizationv1.NonResourceRule) bool {
+			return within(rule.Verbs, wide.Verbs) && within(rule.NonResourceURLs, wide.NonResourceURLs)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether a list of a rule allows no more than another list.
+func within(narrow, wide []string) bool {
+	return slices.Contains(wide, "*") || !slices.ContainsFunc(narrow, func(s string) bool { return !slices.Contains(wide, s) })
+}
+
+// byHolders returns the scenarios of an attack's further identities. Attacks that the owners try depend on
+// rights alone. Of the others, those count that send requests for objects in the holder's namespace or of the
+// cluster, without the answer of Flux.
+func (a Attack) byHolders(holders []*Scenario) []*Scenario {
+	also := []string{"A1", "A3", "I5", "I10", "I13", "I19", "N3", "N4", "N5", "S3", "S4", "S9", "S13"}
+	if a.Via != API || a.Deep || a.Owners == OwnersNever && !slices.Contains(also, a.ID) {
+		return nil
+	}
+	return holders
+}
