@@ -6,9 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +48,10 @@ func RunAs(ctx context.Context, streams ui.IO, program string, args []string) in
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	}
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	called, err := cmd.ExecuteContextC(ctx)
+	if isGroupError(err) {
+		err = usageError(called, err)
+	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		return ui.ExitInterrupted // the caller knows why it interrupted
 	}
@@ -97,25 +98,14 @@ proves that its tenants are isolated.`,
 	return cmd
 }
 
-// checkArgs adds the hint of flag errors to argument errors, for a command and its
-// subcommands.
+// checkArgs makes [argsError] of the errors about arguments, for a command and its subcommands.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
-				// For a command without subcommands, cobra reports an unexpected argument as an
-				// unknown command.
-				err = ui.WithExitCode(fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0]), ui.ExitCode(err))
-			}
-			return usageError(cmd, err)
+			return argsError(cmd, args, check(cmd, args))
 		}
 	}
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)
 	}
-}
-
-func usageError(cmd *cobra.Command, err error) error {
-	return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
 }

@@ -1,5 +1,5 @@
-// Package bootstrap has the commands `tenure bootstrap git`, `github`, `gitlab` and `gitea`: they
-// connect a new cluster with a Git repository, by Flux, locked down.
+// Package bootstrap has the commands `tenure bootstrap git`, `github`, `gitlab`, `gitea` and
+// `bitbucket-server`: they connect a new cluster with a Git repository, by Flux, locked down.
 package bootstrap
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/bootstrap"
@@ -66,7 +67,6 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	for _, p := range providers {
 		cmd.AddCommand(newProvider(streams, p))
 	}
-	cmd.AddCommand(newBitbucketServer())
 	return cmd
 }
 
@@ -140,6 +140,8 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
 	flags.BoolVarP(&o.silent, "silent", "s", false, "do not ask whether the deploy key was added")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
+	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
+	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	o.access.add(cmd)
 }
 

@@ -22,7 +22,7 @@ import (
 // providerCommand describes the command of a Git provider. Its names are those of the flux CLI.
 type providerCommand struct {
 	kind            provider.Kind
-	title, hostname string
+	title, hostname string // no hostname if there is no public host
 	variable        string // of the token
 }
 
@@ -30,6 +30,7 @@ var providers = []providerCommand{
 	{provider.GitHub, "GitHub", "github.com", "GITHUB_TOKEN"},
 	{provider.GitLab, "GitLab", "gitlab.com", "GITLAB_TOKEN"},
 	{provider.Gitea, "Gitea", "gitea.com", "GITEA_TOKEN"},
+	{provider.BitbucketServer, "Bitbucket Server", "", "BITBUCKET_TOKEN"},
 }
 
 // providerOptions are the flags of a provider's command.
@@ -43,6 +44,10 @@ type providerOptions struct {
 func newProvider(streams ui.IO, p providerCommand) *cobra.Command {
 	o := &providerOptions{options: options{streams: streams}, providerCommand: p}
 	o.access.username = "git"
+	host := ""
+	if p.hostname == "" {
+		host = "--hostname=git.example.com "
+	}
 	cmd := &cobra.Command{
 		Use:   string(p.kind) + " --owner OWNER --repository NAME --path PATH",
 		Short: "Install Flux, locked down, from a repository on " + p.title,
@@ -55,7 +60,7 @@ one, and changes nothing after a complete one.
 It uses the token in ` + p.variable + `, or reads it from the input. With --token-auth the cluster
 gets this token instead of a deploy key.`,
 		Example: `  # The repository of an organization; the cluster reads it with a deploy key
-  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` --owner=acme --repository=fleet --path=clusters/staging
+  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` ` + host + `--owner=acme --repository=fleet --path=clusters/staging
 
   # The repository of a user on a self-hosted server
   ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` --hostname=git.example.com --owner=jane --personal --repository=fleet --path=clusters/staging`,
@@ -66,12 +71,15 @@ gets this token instead of a deploy key.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.owner, "owner", "", "organization or group that owns the repository, or a user with --personal")
+	flags.StringVar(&o.owner, "owner", "", "organization, group or key of the project that owns the repository, or a user with --personal")
 	flags.StringVar(&o.repository, "repository", "", "name of the repository")
 	flags.StringVar(&o.hostname, "hostname", p.hostname, "host of "+p.title+", as HOST or HOST:PORT")
 	flags.BoolVar(&o.personal, "personal", false, "the owner is a user")
 	flags.BoolVar(&o.private, "private", true, "make a new repository private")
 	flags.BoolVar(&o.writeKey, "read-write-key", false, "register the deploy key with write access, for image automation")
+	if p.kind == provider.BitbucketServer {
+		flags.StringVarP(&o.access.username, "username", "u", "git", "user of the token, for pushing and for --token-auth")
+	}
 	o.add(cmd)
 	return cmd
 }

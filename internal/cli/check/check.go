@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
 	"github.com/tenure-dev/tenure/internal/cli/check/olderobjects"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -63,6 +64,9 @@ sets warn mode or you pass --mode warn.`,
 	flags.StringVar(&o.mode, "mode", "", "mode that the rules must have: enforce, or warn (default: the fleet's mode; without --fleet enforce)")
 	cmd.MarkFlagsRequiredTogether("fleet", "path")
 	_ = cmd.MarkFlagDirname("fleet")
+	complete.Flag(cmd, "path", complete.Clusters(&o.fleet))
+	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
+	complete.Flag(cmd, "namespace", complete.Names(&o.Flags, complete.Namespaces))
 	return cmd
 }
 
@@ -93,7 +97,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
-	return incluster.Print(streams, results, err)
+	return kubeflags.Explain(incluster.Print(streams, results, err))
 }
 
 // check checks the cluster.

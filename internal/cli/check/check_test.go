@@ -121,17 +121,25 @@ func operated(t *testing.T, cluster *localcluster.Cluster) {
 	}
 	for _, tc := range []struct{ name, ready, words string }{
 		{"kustomize-controller --no-remote-bases", "True", "in force"},
-		{"kustomize-controller --no-cross-namespace-refs", "False", "set spec.cluster.multitenant: true in the FluxInstance"},
+		{"kustomize-controller --no-cross-namespace-refs", "False", "missing"},
 		{"flux-operator --default-service-account", "True", "the rule tenure-resource-sets demands an account"},
 		{"rights of Flux", "True", "as flux-operator binds them"},
 		{"rights of tenants", "False", "RoleBinding orders/flux gives orders/flux the role admin"},
 		{"labels of tenants", "False", "the rules for tenants do not apply in orders: add the label toolkit.fluxcd.io/tenant"},
 		{"dependencies of the platform", "False", "Kustomization flux-system/ingress depends on Kustomization orders/apps of tenant orders"},
-		{"webhook tenure-namespaces", "False", "install Tenure's chart"},
-		{"manager", "False", "install Tenure's chart"},
+		{"webhook tenure-namespaces", "False", "is missing"},
+		{"manager", "False", "there is no Deployment"},
 	} {
 		if line := row(t, tc.name, "--kubeconfig", cluster.Kubeconfig); !strings.HasPrefix(line, tc.ready+" ") || !strings.Contains(line, tc.words) {
 			t.Errorf("row %s is %q, want %s and %q", tc.name, line, tc.ready, tc.words)
+		}
+	}
+	_, err := run(t, "--kubeconfig", cluster.Kubeconfig)
+	var hint bytes.Buffer
+	ui.PrintError(ui.NewScreen(&hint), err)
+	for _, fix := range []string{"of them: install Tenure's chart", "of them: set spec.cluster.multitenant: true in the FluxInstance"} {
+		if !strings.Contains(hint.String(), fix) {
+			t.Errorf("the fix of several rows is said once, below them: got %s, want %q", &hint, fix)
 		}
 	}
 }
@@ -319,15 +327,22 @@ func rules(t *testing.T) []*unstructured.Unstructured {
 // row runs the command and returns the columns READY and MESSAGE of a check, with single spaces.
 func row(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	var out, errs bytes.Buffer
-	cmd := check.NewCommand(ui.IO{Out: &out, Err: &errs})
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(t.Context())
-	for line := range strings.Lines(out.String()) {
+	out, err := run(t, args...)
+	for line := range strings.Lines(out) {
 		if rest, found := strings.CutPrefix(strings.Join(strings.Fields(line), " "), name+" "); found && (strings.HasPrefix(rest, "True") || strings.HasPrefix(rest, "False")) {
 			return rest
 		}
 	}
-	t.Fatalf("there is no row %s (%v):\n%s%s", name, err, out.String(), errs.String())
+	t.Fatalf("there is no row %s (%v):\n%s", name, err, out)
 	return ""
+}
+
+// run returns what the command prints, and its error.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := check.NewCommand(ui.IO{Out: &out, Err: &errs})
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String() + errs.String(), err
 }

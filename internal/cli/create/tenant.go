@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -86,6 +87,9 @@ role bindings, as "flux create tenant" does.`,
 	t.auth.add(cmd)
 	t.seal.add(cmd)
 	t.confirm.Add(cmd)
+	_ = cmd.MarkFlagDirname("fleet")
+	complete.Flag(cmd, "pod-security", complete.Words("restricted", "baseline", "privileged", "none"))
+	complete.Flag(cmd, "secret", complete.Words(secretSSH, secretToken))
 	return cmd
 }
 

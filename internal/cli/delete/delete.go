@@ -4,9 +4,12 @@ package deletecmd
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -45,8 +48,11 @@ Then the second run removes the other files: account, role bindings, namespaces,
 entries for them.`,
 		Example: "  tenure delete tenant dev-team --fleet .",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("one name is expected")
+			switch {
+			case len(args) == 0:
+				return errors.New("the name of the tenant is missing")
+			case len(args) > 1:
+				return fmt.Errorf("delete tenant takes one name, but was given %q too", args[1])
 			}
 			return nil
 		},
@@ -57,7 +63,7 @@ entries for them.`,
 			_, err := edit.Run(cmd.Context(), streams, confirm, fleet, func(s *workspace.Set) ([]string, error) {
 				plan, err := tenantrepo.Delete(s, args[0], atOnce)
 				if err != nil {
-					return nil, err
+					return nil, withNames(s, err)
 				}
 				return plan.Notes, nil
 			})
@@ -65,7 +71,21 @@ entries for them.`,
 		},
 	}
 	cmd.Flags().StringVar(&fleet, "fleet", "", "folder of the platform's repository")
+	cmd.ValidArgsFunction = complete.First(complete.FleetTenants(&fleet))
+	_ = cmd.MarkFlagDirname("fleet")
 	cmd.Flags().BoolVar(&atOnce, "at-once", false, "remove everything in one commit: for a fleet that no cluster runs yet")
 	confirm.Add(cmd)
 	return cmd
+}
+
+// withNames adds the fleet's tenants to the error that it has no such tenant.
+func withNames(s *workspace.Set, err error) error {
+	names, readErr := tenantrepo.Names(s.FS())
+	if !errors.Is(err, tenantrepo.ErrNotFound) || readErr != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return ui.WithHint(err, "the folder has no tenants at all: is --fleet the root of the platform's repository?")
+	}
+	return ui.WithHint(err, "the tenants of this fleet: "+strings.Join(names, ", "))
 }

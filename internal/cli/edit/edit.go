@@ -43,7 +43,7 @@ var ErrDeclined = errors.New("nothing was changed")
 func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*workspace.Set) (notes []string, err error)) (written bool, err error) {
 	s, err := workspace.Open(dir)
 	if err != nil {
-		return false, fmt.Errorf("cannot read the fleet: %w", err)
+		return false, explainFolder(dir, err)
 	}
 	defer func() { _ = s.Close() }()
 	notes, err := plan(s)
@@ -79,6 +79,18 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 	}
 	_, err = fmt.Fprintln(streams.Err, "the files are written: look at them, commit and push")
 	return true, err
+}
+
+// explainFolder returns the error of a folder that cannot be opened, with the way out.
+func explainFolder(dir string, err error) error {
+	info, statErr := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ui.WithHint(fmt.Errorf("cannot read the fleet: there is no folder %s", dir), "name the folder of the platform's repository; for a new one, create it first: mkdir "+dir)
+	case statErr == nil && !info.IsDir():
+		return fmt.Errorf("cannot read the fleet: %s is a file: name the folder of the platform's repository", dir)
+	}
+	return fmt.Errorf("cannot read the fleet: %w", err)
 }
 
 // summary removes the content of new files from a diff.

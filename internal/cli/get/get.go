@@ -244,8 +244,5 @@ func explain(err error) error {
 	if errors.Is(err, flux.ErrNotInstalled) {
 		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}
-	if isUnreachable(err) {
-		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "is the cluster running?"))
-	}
-	return err
+	return kubeflags.Explain(err)
 }

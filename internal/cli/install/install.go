@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/release"
@@ -85,5 +86,7 @@ The manifests of --defaults and --shard need 1.36.`,
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringArrayVar(&shards, "shard", nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable")
 	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
+	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
+	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	return cmd
 }

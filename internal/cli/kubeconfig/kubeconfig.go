@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
@@ -95,7 +97,7 @@ the program in your own kubeconfig, such as those of managed clusters.`,
 				o.tenant = args[0]
 			}
 			o.serverGiven = cmd.Flags().Changed("server")
-			return o.run(cmd.Context())
+			return kubeflags.Explain(o.run(cmd.Context()))
 		},
 	}
 	flags := cmd.Flags()
@@ -115,6 +117,8 @@ the program in your own kubeconfig, such as those of managed clusters.`,
 	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig in the account's namespace, instead of printing it")
 	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "with --write-secret, the `key` of the kubeconfig in the Secret")
 	cmd.MarkFlagsMutuallyExclusive("output", "write-secret")
+	cmd.ValidArgsFunction = complete.First(complete.Names(&o.Flags, complete.Tenants))
+	complete.Flag(cmd, "namespace", complete.Names(&o.Flags, complete.Namespaces))
 	o.login.add(cmd)
 	for _, account := range []string{"serviceaccount", "namespace", "write-secret"} {
 		cmd.MarkFlagsMutuallyExclusive("as-user", account)
@@ -195,7 +199,11 @@ func (o *options) find(ctx context.Context, kube client.Client) (types.Namespace
 	}
 	tenant := &v1alpha1.Tenant{}
 	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
-		return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err), "without a Tenant, name the account with --namespace and --serviceaccount alone")
+		err := fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			err = ui.WithHint(err, "`tenure get tenants` lists them; without a Tenant, name the account with --namespace and --serviceaccount alone")
+		}
+		return types.NamespacedName{}, err
 	}
 	var found []types.NamespacedName
 	for _, owner := range tenant.Spec.Owners {

@@ -3,10 +3,13 @@
 package kubeflags
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,16 +47,28 @@ func (f *Flags) ClientConfig() clientcmd.ClientConfig {
 // names the ways to select one.
 func (f *Flags) REST() (*rest.Config, error) {
 	config, err := f.ClientConfig().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("there is no kubeconfig, or it is empty")
+	}
 	if err != nil {
 		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG"))
 	}
 	return config, nil
 }
 
+// Explain adds advice to an error if the API server could not be reached.
+func Explain(err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return ui.WithHint(err, LocalHint(localcluster.Root(), "check that the cluster is running"))
+	}
+	return err
+}
+
 // LocalHint returns the advice, followed by how to use a running local cluster or how to start
-// one. Root is the folder of the local clusters.
+// one, but not those of `tenure verify`, which end with it. Root is the folder of the local clusters.
 func LocalHint(root, advice string) string {
 	names, err := localcluster.Running(root)
+	names = slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, localcluster.VerifyPrefix) })
 	if err != nil || len(names) == 0 {
 		return advice + "; `tenure up` starts a local one and prints its kubeconfig"
 	}

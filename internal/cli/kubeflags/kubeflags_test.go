@@ -13,6 +13,7 @@ func TestLocalHint(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	for _, step := range []struct{ reason, cluster, want string }{
 		{"nothing runs, so the way to start one", "", "what now?; `tenure up` starts a local one and prints its kubeconfig"},
+		{"that of a verify, which ends with it", localcluster.VerifyPrefix + "17", "what now?; `tenure up` starts a local one and prints its kubeconfig"},
 		{"the only one that runs", "other", "what now?; for the local cluster other that runs here: export KUBECONFIG=" + filepath.Join(root, "other", "kubeconfig")},
 		{"of several the one without a name", localcluster.DefaultName, "what now?; for the local cluster default that runs here: export KUBECONFIG=" + filepath.Join(root, "default", "kubeconfig")},
 		{"the default one wins against those before it", "another", "what now?; for the local cluster default that runs here: export KUBECONFIG=" + filepath.Join(root, "default", "kubeconfig")},

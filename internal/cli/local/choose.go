@@ -2,8 +2,12 @@ package local
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -39,13 +43,46 @@ func (f *Flags) chooseFleet() ([]string, error) {
 		return nil, ui.WithHint(fmt.Errorf("%s: %s has %d clusters", missing, dir, len(found.Clusters)), offer(dir, found)...)
 	}
 	wayOut, problem := found.Diagnose(dir)
+	if f.Cluster.Fleet == "" {
+		wayOut = cmp.Or(aboveWorkDir(), wayOut)
+	}
 	if f.Cluster.Fleet == "" && !f.several {
-		if found.Flux == "" {
-			return nil, nil // a bare cluster
-		}
 		return []string{fmt.Sprintf("running a bare Kubernetes without a fleet: %v; %s", problem, wayOut)}, nil
 	}
 	return nil, ui.WithHint(fmt.Errorf("%s: %w", missing, problem), wayOut)
+}
+
+// aboveWorkDir returns the flags for the fleet whose repository the working directory is in, or "".
+func aboveWorkDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	top := filepath.Dir(dir)
+	for !isRepository(top) {
+		if top == filepath.Dir(top) {
+			return ""
+		}
+		top = filepath.Dir(top)
+	}
+	found, err := layout.Look(top)
+	fleet, relErr := filepath.Rel(dir, top)
+	inside, insideErr := filepath.Rel(top, dir)
+	if errors.Join(err, relErr, insideErr) != nil || len(found.Clusters) == 0 {
+		return ""
+	}
+	for _, c := range found.Clusters {
+		if len(found.Clusters) == 1 || strings.HasPrefix(filepath.ToSlash(inside)+"/", c.Path+"/") {
+			return fmt.Sprintf("give --fleet %s --path %s", fleet, c.Path)
+		}
+	}
+	return fmt.Sprintf("give --fleet %s and --path with one of %s", fleet, found.Paths())
+}
+
+// isRepository reports whether a folder is the top of a Git repository.
+func isRepository(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ".git"))
+	return err == nil
 }
 
 // offer returns the flags for each cluster.

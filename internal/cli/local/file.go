@@ -2,12 +2,15 @@ package local
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,18 +57,20 @@ type File struct {
 // texts is a list that may be written as one text.
 type texts []string
 
+// errTexts reports a value of the field path that is no text and no list of texts.
+var errTexts = errors.New("path has to be a text or a list of texts")
+
 // UnmarshalJSON reads a text or a list of texts.
 func (t *texts) UnmarshalJSON(raw []byte) error {
-	var list []string
-	if strings.HasPrefix(string(raw), "[") {
-		err := yaml.UnmarshalStrict(raw, &list)
-		*t = list
-		return err
+	if strings.HasPrefix(string(raw), `"`) {
+		raw = slices.Concat([]byte("["), raw, []byte("]"))
 	}
-	var one string
-	err := yaml.UnmarshalStrict(raw, &one)
-	*t = texts{one}
-	return err
+	var list []string
+	if json.Unmarshal(raw, &list) != nil {
+		return errTexts
+	}
+	*t = list
+	return nil
 }
 
 // Choice returns the selectors of namespaces in the file of a fleet, if there is one, and those of
@@ -89,6 +94,9 @@ func Choice(fleet string, tenants, platform []string) (discovery.Choice, error) 
 // ReadFile reads the file of a folder. A folder without one has an empty file.
 func ReadFile(dir string) (File, error) {
 	f := File{dir: dir}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return f, fmt.Errorf("cannot read the fleet: %s is a file: name the folder of the platform's repository", dir)
+	}
 	name := ""
 	for _, candidate := range []string{FileName, hiddenFileName} {
 		_, err := os.Stat(filepath.Join(dir, candidate))
@@ -121,14 +129,43 @@ func ReadFile(dir string) (File, error) {
 	return f, nil
 }
 
-// ParseFile parses the content of a fleet's file.
+// ParseFile parses the content of a fleet's file. It returns an error for an unknown field, a value of
+// another type, and a second YAML document.
 func ParseFile(content []byte) (File, error) {
 	var f File
-	if err := yaml.UnmarshalStrict(content, &f); err != nil {
+	err := yaml.UnmarshalStrict(content, &f)
+	var typeErr *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, errTexts):
+		err = errTexts
+	case errors.As(err, &typeErr):
+		err = fmt.Errorf("%s has to be %s, and not %s", cmp.Or(typeErr.Field, "the file"), plainType(typeErr.Type), typeErr.Value)
+	case err == nil && documents.Match(content):
+		err = errors.New("it has more than one YAML document, of which only the first would count: keep one")
+	}
+	if err != nil {
 		return f, ui.WithHint(fmt.Errorf("cannot read the fleet's file: %w", err),
 			"it has the names of flags: fleet, path, map, private, apply, crds, assume, assume-unmapped, fake-secrets, timeout, tenants, platform")
 	}
 	return f, nil
+}
+
+// documents matches the content of a file between two YAML documents: a separator after a line with a field.
+var documents = regexp.MustCompile(`(?s)(?:^|\n)[\w-][^\n]*\n(?:.*\n)?---\s`)
+
+// plainType names a type of the fields of [File].
+func plainType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list of texts"
+	case reflect.Map:
+		return "addresses with a text each, as ADDRESS: FILE"
+	case reflect.Struct:
+		return "fields with values"
+	}
+	return "a text"
 }
 
 // isSettings reports whether a file of this name is no Kubernetes manifest: some fleets keep
@@ -174,8 +211,8 @@ func (f *Flags) merge(file File) error {
 		return nil
 	}
 	timeout, err := time.ParseDuration(file.Timeout)
-	if err != nil {
-		return fmt.Errorf("timeout of %s: %w: write a duration such as 10m", filepath.Join(file.dir, FileName), err)
+	if err != nil || timeout <= 0 {
+		return fmt.Errorf("timeout of %s is %q: write a duration such as 10m", filepath.Join(file.dir, FileName), file.Timeout)
 	}
 	f.Timeout = timeout
 	return nil

@@ -129,10 +129,14 @@ func deliveries(ctx context.Context, cluster *localcluster.Cluster) ([]delivery,
 // FluxInstance is applied.
 func installers(f *layout.Fleet, installed []*unstructured.Unstructured) []delivery {
 	if f.Instance != nil {
-		return []delivery{{
-			object: "FluxInstance/" + f.Sync.Namespace + "/" + f.Instance.GetName(), file: f.InstanceFile,
+		all := []delivery{{
+			object: "FluxInstance/" + f.Instance.GetNamespace() + "/" + f.Instance.GetName(), file: f.InstanceFile,
 			inventory: inventoryOf([]*unstructured.Unstructured{f.Instance}),
 		}}
+		if f.RootFile != "" {
+			all = append(all, delivery{object: bootstrap, file: f.RootFile, inventory: inventoryOf(installed)})
+		}
+		return all
 	}
 	inventory := inventoryOf(installed)
 	all := []delivery{{object: bootstrap, path: f.System, inventory: inventory}}

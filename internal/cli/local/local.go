@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/programs"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
@@ -70,6 +71,8 @@ func (f *Flags) add(cmd *cobra.Command) {
 	f.programs.Add(cmd)
 	f.timeoutSet = func() bool { return flags.Changed("timeout") }
 	_ = cmd.MarkFlagDirname("fleet")
+	complete.Flag(cmd, "path", complete.Clusters(&f.Cluster.Fleet))
+	complete.Flag(cmd, "kubernetes", complete.Words(append([]string{localcluster.KubernetesMinor}, localcluster.OtherKubernetes...)...))
 }
 
 // Programs finds the programs of the cluster, and fetches them if the flags say so or a release has

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -27,6 +28,8 @@ const (
 	lackingPause = 20 * time.Second
 	// waitingPeriod is how often a pipe, which has no line below the table, says what is awaited.
 	waitingPeriod = 30 * time.Second
+	// healthPeriod is how often the objects are read whose health others wait for.
+	healthPeriod = 3 * time.Second
 )
 
 // Display shows a cluster's Flux objects and the progress of the cluster.
@@ -60,6 +63,15 @@ func (d *Display) setLive(live *ui.Live) {
 	d.live = live
 }
 
+// FailedGenerators returns the ArtifactGenerators of a cluster that failed: [Display.Settle] does not see them.
+func FailedGenerators(ctx context.Context, cluster *localcluster.Cluster) []flux.Finding {
+	kube, err := client.New(cluster.REST, client.Options{})
+	if err != nil {
+		return nil // what needs their artifacts fails as well
+	}
+	return flux.FailedGenerators(ctx, kube)
+}
+
 // Settle shows the live table until the fleet has settled, and returns the failures.
 func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
 	live := ui.NewLive(d.Screen)
@@ -76,7 +88,13 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	defer quiet.Stop()
 	waiting := time.NewTicker(waitingPeriod)
 	defer waiting.Stop()
-	var now flux.Assessment
+	health := time.NewTicker(healthPeriod)
+	defer health.Stop()
+	var (
+		now             flux.Assessment
+		seen, unhealthy []flux.Row
+		kube            client.Client
+	)
 	failures, pauses := retries{}, pauses{}
 	for {
 		select {
@@ -88,26 +106,39 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 			if pauses.over() {
 				return now.Failed, nil
 			}
+			continue
 		case <-waiting.C:
 			if text := footer(now); text != "" && !d.Screen.Interactive {
 				d.Println(text)
 			}
-		case seen := <-rows:
-			steady := failures.steady(seen)
-			now = flux.Assess(steady)
-			header, cells := flux.LiveTable(steady)
-			if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
-				return nil, err
+			continue
+		case <-health.C:
+			if !flux.ChecksHealth(seen) {
+				continue
 			}
-			switch wait, next := pauses.next(seen, now, has(seen, root)); next {
-			case settled:
-				return now.Failed, nil
-			case begins:
-				quiet.Reset(wait)
-			case ends:
-				quiet.Stop()
-			case goesOn:
+			if kube == nil {
+				var err error
+				if kube, err = client.New(cluster.REST, client.Options{}); err != nil {
+					return nil, fmt.Errorf("cannot make a client: %w", err)
+				}
 			}
+			unhealthy = flux.Unhealthy(ctx, kube, seen)
+		case seen = <-rows:
+		}
+		steady := failures.steady(seen)
+		now = flux.Assess(append(slices.Clip(steady), unhealthy...))
+		header, cells := flux.LiveTable(steady)
+		if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
+			return nil, err
+		}
+		switch wait, next := pauses.next(seen, now, has(seen, root)); next {
+		case settled:
+			return now.Failed, nil
+		case begins:
+			quiet.Reset(wait)
+		case ends:
+			quiet.Stop()
+		case goesOn:
 		}
 	}
 }
@@ -186,8 +217,11 @@ func describeRevisions(rows []flux.Row) string {
 }
 
 func pause(a flux.Assessment) time.Duration {
-	// The local cluster lets a source through whose signature Flux cannot verify, a moment later.
-	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool { return f.Lacks || flux.FailsVerification(f.Row) }) {
+	// The local cluster lets a source through whose signature Flux cannot verify, or for which it gets no
+	// credentials of a cloud, a moment later.
+	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool {
+		return f.Lacks || flux.FailsVerification(f.Row) || flux.FailsIdentity(f.Row)
+	}) {
 		return lackingPause
 	}
 	if len(a.Failed) > 0 {
@@ -281,6 +315,9 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 	for _, missing := range flux.Lacking(failures) {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(missing))
 	}
+	if later := Ahead(ctx, cluster, failures); later != "" {
+		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(later))
+	}
 	if advice := Unmapped(ctx, cluster, failures); advice != "" {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(advice))
 	}
@@ -307,7 +344,7 @@ func (d *Display) Folder(ctx context.Context, cluster *localcluster.Cluster) err
 	return nil
 }
 
-// namedAddresses is the number of addresses that [Unmapped] names.
+// namedAddresses is the number of addresses that [Unmapped] names, and of Secrets that [Ahead] names.
 const namedAddresses = 10
 
 // Unmapped returns a sentence with the addresses of the failed sources that no --map serves, as
@@ -317,14 +354,66 @@ func Unmapped(ctx context.Context, cluster *localcluster.Cluster, failures []flu
 	if err != nil {
 		return "" // the failures say that the addresses are not mapped
 	}
+	bases := unmappedBases(ctx, cluster, kube, failures)
 	addresses := flux.Addresses(ctx, kube, failures, "is not mapped")
 	if len(addresses) == 0 {
+		return bases
+	}
+	if bases != "" {
+		bases = "; " + bases
+	}
+	return fmt.Sprintf("sources without a folder: %s; map each with --map ADDRESS=DIR or under map in %s, or treat its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped%s",
+		firstOf(addresses), FileName, bases)
+}
+
+// Ahead returns a sentence with the folders and Secrets that the parts of the fleet need which still wait for
+// the failed ones, or "" if they need none.
+func Ahead(ctx context.Context, cluster *localcluster.Cluster, failures []flux.Finding) string {
+	kube, err := flux.NewClient(cluster.REST)
+	if err != nil {
+		return "" // the next run says what it lacks
+	}
+	return describeAhead(cluster.Ahead(ctx, kube, failures))
+}
+
+func describeAhead(ahead localcluster.Ahead) string {
+	var parts []string
+	if len(ahead.Addresses) > 0 {
+		parts = append(parts, "folders for "+firstOf(ahead.Addresses)+", with --map or --assume-unmapped")
+	}
+	if len(ahead.Secrets) > 0 {
+		parts = append(parts, "the Secrets "+firstOf(ahead.Secrets)+", with --apply or --fake-secrets")
+	}
+	if len(parts) == 0 {
 		return ""
 	}
-	more := ""
-	if len(addresses) > namedAddresses {
-		more = fmt.Sprintf(" and %d more", len(addresses)-namedAddresses)
+	return "what Flux has not applied yet will need " + strings.Join(parts, "; ")
+}
+
+// firstOf joins the first of some names.
+func firstOf(all []string) string {
+	text := strings.Join(all[:min(len(all), namedAddresses)], ", ")
+	if more := len(all) - namedAddresses; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("sources without a folder: %s%s; map each with --map ADDRESS=DIR or under map in %s, or treat its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped",
-		strings.Join(addresses[:min(len(addresses), namedAddresses)], ", "), more, FileName)
+	return text
+}
+
+// unmappedBases returns a sentence with the remote bases that fail builds, and the flags that serve
+// them, or "" without such bases.
+func unmappedBases(ctx context.Context, cluster *localcluster.Cluster, kube client.Reader, failures []flux.Finding) string {
+	var bases []flux.RemoteBase
+	var by []string
+	for _, f := range failures {
+		if f.Row.Kind != flux.Kustomization || !strings.Contains(f.Reason, "build failed") {
+			continue
+		}
+		if found := cluster.UnmappedBases(ctx, kube, f.Row.Ref()); len(found) > 0 {
+			bases, by = append(bases, found...), append(by, f.Row.Ref().String())
+		}
+	}
+	if len(bases) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("remote bases without a folder, in what %s applies: add %s", strings.Join(by, ", "), flux.MapFlags(bases))
 }

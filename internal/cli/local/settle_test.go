@@ -124,3 +124,17 @@ func TestSettleShowsTries(t *testing.T) {
 		t.Errorf("%d lines about the failure, want 2:\n%s", got, out.String())
 	}
 }
+
+// TestDescribeAhead checks the sentence about what waits for a failed part of the fleet.
+func TestDescribeAhead(t *testing.T) {
+	t.Parallel()
+	for want, ahead := range map[string]localcluster.Ahead{
+		"": {},
+		"what Flux has not applied yet will need folders for https://x.example.com, with --map or --assume-unmapped":                                                  {Addresses: []string{"https://x.example.com"}},
+		"what Flux has not applied yet will need folders for oci://a, oci://b, with --map or --assume-unmapped; the Secrets team/key, with --apply or --fake-secrets": {Addresses: []string{"oci://a", "oci://b"}, Secrets: []string{"team/key"}},
+	} {
+		if got := describeAhead(ahead); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

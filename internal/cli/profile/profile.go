@@ -6,14 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -32,6 +37,7 @@ type options struct {
 	fleet, path, mode string
 	managerImage      string
 	allow, shards     []string
+	maps              []string
 	proxyHosts        []string
 	ranges            []string
 	yes, dryRun       bool
@@ -108,6 +114,7 @@ update of Flux.`,
 	flags.BoolVar(&o.check, "check", false, "install a CronJob that runs tenure check in the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable; an empty NAME removes all shards (default: the fleet's)")
 	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
+	flags.StringArrayVar(&o.maps, "map", nil, "read the remote bases of an address from a local folder, as `URL[#BRANCH]=DIR`, or one manifest from a file, as URL=FILE; repeatable")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
 	o.images.Add(cmd)
@@ -124,6 +131,8 @@ update of Flux.`,
 	}
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	_ = cmd.MarkFlagDirname("fleet")
+	complete.Flag(cmd, "path", complete.Clusters(&o.fleet))
+	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
 	return cmd
 }
 
@@ -137,11 +146,11 @@ func (o *options) choosePath(streams ui.IO) error {
 		return err
 	}
 	if len(found.Clusters) != 1 {
-		hint := "name the cluster's folder in the fleet: --path clusters/staging"
-		if len(found.Clusters) > 1 {
-			hint = "the fleet has --path " + found.Paths()
+		if len(found.Clusters) == 0 {
+			_, problem := found.Diagnose(o.fleet)
+			return ui.WithHint(fmt.Errorf("--path is missing: %w", problem), "name the platform's repository with --fleet DIR, and the cluster's folder in it with --path CLUSTER; `tenure create fleet` writes one")
 		}
-		return ui.WithHint(errors.New("--path is missing"), hint)
+		return ui.WithHint(errors.New("--path is missing"), "the fleet has --path "+found.Paths())
 	}
 	o.path = found.Clusters[0].Path
 	fmt.Fprintf(streams.Err, "• --path %s: the %s in %s syncs this folder\n", o.path, found.Clusters[0].Kind, found.Clusters[0].File)
@@ -172,6 +181,11 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
+	done, err := o.fetchBases(ctx, f)
+	defer done()
+	if err != nil {
+		return err
+	}
 	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
@@ -190,8 +204,14 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err := edit.Show(streams, plan.Diff()); err != nil {
 		return err
 	}
-	if err := note(streams, plan.Notes); err != nil || o.dryRun {
+	if err := note(streams, plan.Notes); err != nil {
 		return err
+	}
+	if len(plan.RemoteBases) > 0 {
+		return refused(streams, plan, o.dryRun)
+	}
+	if o.dryRun {
+		return nil
 	}
 	if !o.yes {
 		if err := edit.Ask(ctx, streams, fmt.Sprintf("write these %d files?", len(plan.Changes))); err != nil {
@@ -207,6 +227,44 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	}
 	fmt.Fprintf(streams.Err, "%s written: commit and push %s\n", written, them)
 	return nil
+}
+
+// refused says which remote bases Flux will refuse. That is an error unless nothing is written.
+func refused(streams ui.IO, plan *lockdown.Plan, dryRun bool) error {
+	const way = "copy each into the repository, or deliver it with a source and a Kustomization of its own"
+	why := "kustomize-controller refuses remote bases with --no-remote-bases: " + strings.Join(plan.RemoteBases, ", ")
+	if dryRun {
+		return note(streams, []string{why + ": before you write the lockdown, " + way})
+	}
+	return ui.WithHint(fmt.Errorf("nothing is written: %s", why), way)
+}
+
+// fetchBases lets the fleet's builds read remote bases from the mapped folders. The returned function
+// deletes the copies; it is not nil even if there is an error.
+func (o *options) fetchBases(ctx context.Context, f *layout.Fleet) (done func(), err error) {
+	done = func() {}
+	if len(o.maps) == 0 {
+		return done, nil
+	}
+	var maps []network.Map
+	for _, value := range o.maps {
+		m, err := network.ParseMap(value)
+		if err != nil {
+			return done, err
+		}
+		maps = append(maps, m)
+	}
+	dir, err := os.MkdirTemp("", "tenure-bases-")
+	if err != nil {
+		return done, fmt.Errorf("cannot read the remote bases: %w", err)
+	}
+	done = func() { _ = os.RemoveAll(dir) }
+	bases, err := network.NewBases(ctx, dir, maps)
+	if err != nil {
+		return done, err
+	}
+	f.FetchBase = func(base flux.RemoteBase, into string) (string, error) { return bases.Fetch(ctx, base, into) }
+	return done, nil
 }
 
 // pins verifies the images of the fleet, if the flags request it.
@@ -269,7 +327,10 @@ func drift(streams ui.IO, f *layout.Fleet, opts lockdown.Options) error {
 	for _, c := range plan.Changes {
 		fmt.Fprintf(streams.Out, "  %s\n", ui.Clean(c.Path))
 	}
-	return note(streams, plan.Notes)
+	if err := note(streams, plan.Notes); err != nil || len(plan.RemoteBases) == 0 {
+		return err
+	}
+	return refused(streams, plan, true)
 }
 
 // imageDrift shows which images are pinned, if any is.

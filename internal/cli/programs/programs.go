@@ -1,6 +1,6 @@
 // Package programs finds the programs of the local cluster for the commands that start one: in a
 // folder, in an archive, or at the address of a release. A released program that has none beside it
-// takes those of its own release.
+// takes those of its own release. In a clone of Tenure's repository, it compiles them on demand.
 //
 // Programs from an archive are used only if its checksum is in the file SHA256SUMS beside it, and
 // the file SHA256SUMS.sig is the signature of that file with the expected key. They are unpacked
@@ -49,6 +49,7 @@ var ErrUntrusted = errors.New("the programs are not trusted")
 // Flags say where the programs are.
 type Flags struct {
 	from, key string
+	build     bool
 }
 
 // Add adds the flags to a command.
@@ -56,10 +57,12 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "programs", "", "where the local cluster's programs are: a folder, an archive, or the `URL` of a folder with archives, such as a release's (default: the folder of this program; a released program without them there fetches those of its release)")
 	flags.StringVar(&f.key, "programs-key", "", "`FILE` with the public key that signed the archives (default: the key of this program's release)")
+	flags.BoolVar(&f.build, "build", false, "first compile what is missing or has changed, in a clone of Tenure's repository")
+	cmd.MarkFlagsMutuallyExclusive("build", "programs")
 }
 
 // Dir returns the folder with the programs, or "" for own, the folder of the running program. It
-// fetches and unpacks an archive that is not in the cache, and reports this to log. The error is
+// compiles programs, or fetches and unpacks an archive that is not in the cache, and reports this to log. The error is
 // [ErrUntrusted] if the archive is not the signed one.
 func (f *Flags) Dir(ctx context.Context, own string, log io.Writer) (string, error) {
 	if f.from != "" {
@@ -67,6 +70,9 @@ func (f *Flags) Dir(ctx context.Context, own string, log io.Writer) (string, err
 	}
 	if f.key != "" {
 		return "", errors.New("--programs-key is for --programs")
+	}
+	if f.build {
+		return build(ctx, own, log)
 	}
 	address := release.Current().Archives()
 	if _, err := os.Stat(filepath.Join(own, controlPlane)); err == nil || address == "" || release.Key() == nil {

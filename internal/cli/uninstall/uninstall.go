@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
@@ -47,7 +48,7 @@ If Flux or Helm applies Tenure, uninstall changes nothing and prints the steps t
 		Example: `  tenure uninstall --dry-run
   tenure uninstall --yes --context staging`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return kubeflags.Explain(o.run(cmd.Context())) },
 	}
 	flags := cmd.Flags()
 	o.Add(cmd, flags)
@@ -56,6 +57,7 @@ If Flux or Helm applies Tenure, uninstall changes nothing and prints the steps t
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be deleted")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the manager to remove its finalizers")
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
+	complete.Flag(cmd, "namespace", complete.Names(&o.Flags, complete.Namespaces))
 	return cmd
 }
 

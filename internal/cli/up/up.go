@@ -118,6 +118,7 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 		if err != nil {
 			return err
 		}
+		failures = append(failures, local.FailedGenerators(ctx, cluster)...)
 		d.Explain(ctx, cluster, failures)
 		if err := d.Folder(ctx, cluster); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (f *files) add(file string, content []byte) {
 		if !bytes.Contains(document, []byte("kind:")) || yaml.Unmarshal(document, &m.object) != nil {
 			continue
 		}
-		if m.object.Kind == "Namespace" || m.object.Kind == "RoleBinding" {
+		if slices.Contains([]string{"Namespace", "RoleBinding", "ClusterRoleBinding"}, m.object.Kind) {
 			f.documents = append(f.documents, m)
 		}
 	}
@@ -129,7 +129,8 @@ func (f files) root(clusterPath string) location {
 }
 
 // of returns the location of the fix for an attack: Flux's kustomization or the FluxInstance for flags,
-// the tenant's Namespace for labels, its RoleBinding for rights. It returns an empty location if
+// the tenant's Namespace for labels, its RoleBinding for rights, or the binding of the further identity that
+// got through. It returns an empty location if
 // the place is unknown.
 func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	fix := tried.Attack.Fix
@@ -138,6 +139,8 @@ func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 		return location{}
 	}
 	switch {
+	case len(tried.Finding.Further) > 0:
+		return f.find(func(m manifestFile) bool { return isBinding(m, tried.Finding.Further[0]) })
 	case len(fix.Flags) > 0 && f.fleet.Instance != nil:
 		return location{path.Join(f.prefix, f.fleet.InstanceFile), 1}
 	case len(fix.Flags) > 0:
@@ -150,6 +153,18 @@ func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 		return f.find(func(m manifestFile) bool { return binds(m, all[i]) })
 	}
 	return location{}
+}
+
+// isBinding reports whether a document is the binding of a right. Overlays may leave the namespace to a
+// kustomization.
+func isBinding(m manifestFile, r discovery.Right) bool {
+	kind, name, _ := strings.Cut(r.Binding, " ")
+	namespace, plain, within := strings.Cut(name, "/")
+	if !within {
+		namespace, plain = "", name
+	}
+	of := m.object.Metadata
+	return m.object.Kind == kind && of.Name == plain && (of.Namespace == namespace || of.Namespace == "")
 }
 
 // binds reports whether a document is a RoleBinding for an account of the tenant. Overlays may

@@ -57,6 +57,10 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
 	}
+	further := catalog.Finding{Further: []discovery.Right{{Binding: "RoleBinding other/reconciler"}}}
+	if got, want := all.of(catalog.Result{Attack: catalog.Attack{Fix: catalog.Fix{Flags: []catalog.Flag{{}}}}, Tenant: "a", Finding: further}, []discovery.Tenant{a}), (location{"platform/base/other.yaml", 1}); got != want {
+		t.Errorf("the binding of a further identity is at %v, want %v", got, want)
+	}
 	f.Instance, f.InstanceFile = &unstructured.Unstructured{}, "clusters/staging/flux.yaml"
 	if got, want := readFiles(f).of(catalog.Result{Attack: catalog.Attack{Fix: catalog.Fix{Flags: []catalog.Flag{{}}}}, Tenant: "a"}, []discovery.Tenant{a}), (location{"platform/clusters/staging/flux.yaml", 1}); got != want {
 		t.Errorf("flags of a FluxInstance are set at %v, want %v", got, want)

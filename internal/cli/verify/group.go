@@ -95,6 +95,14 @@ func (c clusterReport) unproven() [][]*group {
 	return c.together(isUnproven, func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
 }
 
+// through returns the attacks that got through and that the baseline does not accept, with the ways of
+// one attack together, such as through the API and through Git.
+func (c clusterReport) through() [][]*group {
+	return c.together(isThrough, func(g *group) string {
+		return strings.Join([]string{g.first.ID, g.first.Title, g.first.Fix, g.tenants()}, "\x00")
+	})
+}
+
 // absent returns the attacks on parts that are not installed, grouped by reason.
 func (c clusterReport) absent() [][]*group {
 	return c.together(isAbsent, func(g *group) string { return g.first.Message })

@@ -112,9 +112,9 @@ func (c htmlCluster) Held() []string { return c.stoppedAttacks() }
 // for it.
 func (c htmlCluster) Causes() []notReady { return c.causesFirst() }
 
-// HasCauses reports whether a problem prevents a verdict on the cluster.
+// HasCauses reports whether the cluster has a problem outside of the attacks.
 func (c htmlCluster) HasCauses() bool {
-	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.Simulated) > 0 || len(c.NotReady) > 0
+	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Lacking) > 0 || len(c.Dependencies) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.Simulated) > 0 || len(c.NotReady) > 0
 }
 
 func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {

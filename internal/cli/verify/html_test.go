@@ -69,6 +69,23 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// TestHTMLProblems checks that the page has each problem, also if it is the only one.
+func TestHTMLProblems(t *testing.T) {
+	t.Parallel()
+	for want, set := range map[string]func(*clusterReport){
+		"! missing: the group x":   func(c *clusterReport) { c.Lacking = []string{"the group x"} },
+		"! depends: a waits for b": func(c *clusterReport) { c.Dependencies = []string{"a waits for b"} },
+		"? assumed: a":             func(c *clusterReport) { c.Assumed = []string{"a"} },
+		"? simulated: a":           func(c *clusterReport) { c.Simulated = []string{"a"} },
+	} {
+		r := one(judgement{}, attacked(catalog.Stopped))
+		set(&r.Clusters[0])
+		if _, node := htmlOf(t, r); !strings.Contains(textOf(node), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
 // TestHTMLEscapes checks that the page escapes all text from tenants and fleets.
 func TestHTMLEscapes(t *testing.T) {
 	t.Parallel()

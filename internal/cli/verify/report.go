@@ -69,7 +69,7 @@ type clusterReport struct {
 	// did not start.
 	Read     *local.FolderRead `json:"read,omitempty"`
 	Unmapped []string          `json:"unmapped,omitempty"`
-	// Lacking are the API groups that objects need and the cluster does not serve.
+	// Lacking names API groups, Secrets and other parts that objects need and the cluster does not have.
 	Lacking []string `json:"lacking,omitempty"`
 	// Dependencies are the objects of the platform that a tenant can hold up: they wait for an object
 	// of the tenant or copy one. They do not change the verdict.
@@ -236,6 +236,9 @@ func (j judgement) cluster(f findings) clusterReport {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
 	}
 	c.Lacking = flux.Lacking(f.failures)
+	if f.ahead != "" {
+		c.Lacking = append(c.Lacking, f.ahead)
+	}
 	if left := f.attacks.Ungoverned; len(left) > 0 {
 		c.Lacking = append(c.Lacking, fmt.Sprintf("a tenant's label on %s: without it, Tenure's rules do not apply in these namespaces of tenants; set %s or %s to the tenant's name, in the manifest of each Namespace",
 			strings.Join(left, ", "), v1alpha1.LabelFluxTenant, v1alpha1.LabelTenant))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,25 @@ func TestNotApplied(t *testing.T) {
 	}
 }
 
+// TestClusterAdmins checks the advice for tenants with cluster-admin: a tenant with this role in the whole
+// cluster may be a team of the platform.
+func TestClusterAdmins(t *testing.T) {
+	t.Parallel()
+	p := &page{screen: ui.NewScreen(&bytes.Buffer{})}
+	p.warnings(clusterReport{Tenants: []tenant{
+		{Name: "infra", Namespaces: []string{"kyverno", "monitoring"}, Roles: []string{"ClusterRole/cluster-admin (everywhere)"}, ClusterAdmin: true},
+		{Name: "web", Namespaces: []string{"web"}, Roles: []string{"ClusterRole/cluster-admin"}, ClusterAdmin: true},
+	}})
+	const want = `
+! cluster-admin: tenants with this role in the whole cluster: infra; bind a narrower role in their namespaces, or say that their namespaces are the platform's own: --platform namespace=kyverno --platform namespace=monitoring
+
+! cluster-admin: tenants with this role in their namespaces: web; bind a narrower role
+`
+	if diff := cmp.Diff(want, p.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestText(t *testing.T) {
 	t.Parallel()
 	j := judgement{baseline: baseline.Baseline{
@@ -245,10 +265,6 @@ func TestText(t *testing.T) {
   as a, through the API: it could scroll
   fix: do something
   see: CVE-1
-  try it yourself:
-kubectl create --as=a -f - <<'E'
-kind: Pod
-E
 
 ? not proven: whether a tenant tries not proven (X2-api)
   as a, through the API: nothing to try it on
@@ -274,12 +290,56 @@ RBAC         X3
 attacked in full: a (namespace a; ClusterRole/cluster-admin)
   same rights, so attacked without the attacks that wait for Flux: b
 
+→ repeat: --attack X1-api tries this attack alone, and prints the commands that repeat it by hand; --all and -o html=FILE have those of all attacks
+
 ✗ unsafe: 2 tenants, 8 attacks: 2 stopped, 1 got through, 1 not proven, 2 not installed, 2 accepted (66% proven); 1.5s
 
 ! stale: the baseline accepts something for tenant b until 2026-11-22, and it does not get through: remove the entry (X9)
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("causes first, then the worst, each finding once for all its tenants (-want +got):\n%s", diff)
+	}
+}
+
+// TestTextOfWays checks that an attack that got through by several ways is one finding with the evidence of
+// each.
+func TestTextOfWays(t *testing.T) {
+	t.Parallel()
+	r := one(judgement{}, attacked(catalog.GotThrough))
+	for _, a := range slices.Clone(r.Clusters[0].Attacks) {
+		a.Key, a.Via, a.Evidence = "X1-git", string(catalog.Git), "Flux created it"
+		r.Clusters[0].Attacks = append(r.Clusters[0].Attacks, a)
+	}
+	var out bytes.Buffer
+	if err := r.writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	want := "✗ got through: a tenant tries got through (X1-api, X1-git)\n  as a, b, through the API: it could scroll\n  as a, b, through Git: Flux created it\n  fix: do something\n"
+	if !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "fix:") != 1 {
+		t.Errorf("want the beginning\n%s\ngot\n%s", want, &out)
+	}
+}
+
+// TestTextRepeats checks that the text has the commands that repeat an attack if the user chose attacks, or
+// wants all.
+func TestTextRepeats(t *testing.T) {
+	t.Parallel()
+	want := "  see: CVE-1\n  try it yourself:\nkubectl create --as=a -f - <<'E'\nkind: Pod\nE\n"
+	for _, tc := range []struct {
+		reason string
+		judge  judgement
+		all    bool
+	}{
+		{"of all attacks", judgement{}, true},
+		{"of the chosen attack", judgement{attacks: []string{"X1"}}, false},
+	} {
+		var out bytes.Buffer
+		if err := one(tc.judge, layered()).writeText(ui.NewScreen(&out), tc.all); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "→ repeat") {
+			t.Errorf("the commands %s are missing:\n%s", tc.reason, &out)
+		}
 	}
 }
 

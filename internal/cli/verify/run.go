@@ -68,7 +68,7 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 	interrupted := ctx
 	opts := v.fleet.Cluster
 	opts.Path, opts.Maps = path, slices.Clone(opts.Maps)
-	opts.Name = fmt.Sprintf("verify-%d", os.Getpid())
+	opts.Name = fmt.Sprintf("%s%d", localcluster.VerifyPrefix, os.Getpid())
 	f := findings{path: path}
 	err := v.runCluster(ctx, opts, &f)
 	switch {
@@ -110,6 +110,8 @@ type findings struct {
 	// a mapping.
 	failures []flux.Finding
 	unmapped []string
+	// ahead lists addresses and Secrets for the parts that wait for failed objects; it may be empty.
+	ahead string
 	// faked says what the cluster has invented, and doubtful that some of it gets into objects of
 	// the fleet.
 	faked    []string
@@ -169,12 +171,14 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	if f.failures, err = v.display.Settle(ctx, cluster, rows, v.fleet.Timeout); err != nil {
 		return err
 	}
+	f.failures = append(f.failures, local.FailedGenerators(ctx, cluster)...)
 	for _, refusal := range cluster.Network.Refused() {
 		f.unmapped = append(f.unmapped, fmt.Sprintf("%s: %v", refusal.Address, refusal.Err))
 	}
 	if advice := local.Unmapped(ctx, cluster, f.failures); advice != "" {
 		f.unmapped = append(f.unmapped, advice)
 	}
+	f.ahead = local.Ahead(ctx, cluster, f.failures)
 	doubts := f.addFakes(cluster.Fakes())
 	if f.read, err = local.ReadFolder(ctx, cluster); err != nil {
 		return err

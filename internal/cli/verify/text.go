@@ -16,15 +16,17 @@ import (
 type page struct {
 	strings.Builder
 	screen *ui.Screen
-	all    bool
+	// all lists each stopped attack.
+	all bool
 }
 
 // indent is the indentation of lines below a heading.
 const indent = 2
 
 // writeText writes the report as text: first the reasons why it could not reach a
-// verdict, then the findings, worst first. With all, each stopped attack has a line of
-// its own.
+// verdict, then the findings, worst first. With all, each stopped attack has a line of its own. The
+// commands that repeat an attack are printed with all, and if only some attacks were chosen: they
+// are longer than the rest of the report.
 func (r report) writeText(screen *ui.Screen, all bool) error {
 	p := &page{screen: screen, all: all}
 	for i, c := range r.Clusters {
@@ -64,6 +66,7 @@ func (p *page) cluster(c clusterReport) {
 	p.read(c)
 	p.tenants(c)
 	p.platform(c)
+	p.pointer(c)
 	p.WriteString("\n")
 	p.verdict(c.Verdict, c.summary())
 }
@@ -171,19 +174,40 @@ func (c clusterReport) causesFirst() []notReady {
 	return sorted
 }
 
-// gotThrough lists the attacks that got through, each once for all its tenants.
+// gotThrough lists the attacks that got through, each once for all its tenants and ways.
 func (p *page) gotThrough(c clusterReport) {
-	for _, g := range c.grouped(isThrough) {
-		a := g.first
+	for _, groups := range c.through() {
+		a := groups[0].first
 		p.WriteString("\n")
-		p.heading("✗ got through", ui.Red, "a tenant "+a.Title+" ("+a.Key+")")
-		p.detail("", g.as(a.Evidence))
+		p.heading("✗ got through", ui.Red, "a tenant "+a.Title+" ("+keys(groups)+")")
+		for _, g := range groups {
+			p.detail("", g.as(g.first.Evidence))
+		}
 		p.detail("fix", a.Fix)
-		p.expired(a)
+		for _, g := range groups {
+			p.expired(g.first)
+		}
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
-		p.repeat(a)
+		for _, g := range groups {
+			if p.showsCommands(c) {
+				p.repeat(g.first)
+			}
+		}
+	}
+}
+
+// showsCommands reports whether the report has the commands that repeat an attack.
+func (p *page) showsCommands(c clusterReport) bool { return p.all || len(c.Chosen) > 0 }
+
+// pointer says how to get the commands that repeat the attacks that got through, if the report has
+// left them out.
+func (p *page) pointer(c clusterReport) {
+	i := slices.IndexFunc(c.Attacks, func(a attackMade) bool { return isThrough(a) && a.Repeat != "" })
+	if i >= 0 && !p.showsCommands(c) {
+		p.WriteString("\n")
+		p.heading("→ repeat", ui.Green, "--attack "+c.Attacks[i].Key+" tries this attack alone, and prints the commands that repeat it by hand; --all and -o html=FILE have those of all attacks")
 	}
 }
 
@@ -274,6 +298,9 @@ func keys(groups []*group) string {
 	return strings.Join(all, ", ")
 }
 
+// adminEverywhere is the role of a tenant that a ClusterRoleBinding binds to cluster-admin.
+const adminEverywhere = "ClusterRole/cluster-admin (everywhere)"
+
 // warnings do not change the verdict.
 func (p *page) warnings(c clusterReport) {
 	missing := c.grouped(func(a attackMade) bool { return len(a.Missing) > 0 })
@@ -284,11 +311,21 @@ func (p *page) warnings(c clusterReport) {
 	for _, g := range missing {
 		p.detail("", fmt.Sprintf("a tenant %s (%s): as %s, stopped only by: %s; missing: %s", g.first.Title, g.first.Key, g.tenants(), g.first.Control, strings.Join(g.first.Missing, ", ")))
 	}
-	var admins []string
+	var admins, unlimited, flags []string
 	for _, t := range c.Tenants {
-		if t.ClusterAdmin {
+		switch {
+		case slices.Contains(t.Roles, adminEverywhere):
+			unlimited = append(unlimited, t.Name)
+			for _, namespace := range t.Namespaces {
+				flags = append(flags, "--platform namespace="+namespace)
+			}
+		case t.ClusterAdmin:
 			admins = append(admins, t.Name)
 		}
+	}
+	if len(unlimited) > 0 {
+		p.WriteString("\n")
+		p.heading("! cluster-admin", ui.Yellow, "tenants with this role in the whole cluster: "+listSome(unlimited)+"; bind a narrower role in their namespaces, or say that their namespaces are the platform's own: "+strings.Join(flags, " "))
 	}
 	if len(admins) > 0 {
 		p.WriteString("\n")

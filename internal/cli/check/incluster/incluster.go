@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
@@ -77,26 +79,49 @@ func Connect(config *rest.Config, namespace string) (lockdown.Cluster, error) {
 	return lockdown.Cluster{Client: kube, Discovery: disco, Namespace: namespace}, nil
 }
 
-// Print prints the results as a table, and returns an error if a check failed. It returns the
-// error of the checks if there is one, which ended them.
+// Print prints the results as a table, and returns an error if a check failed. A fix of several
+// checks is printed once, below the error. It returns the error of the checks if there is one, which
+// ended them.
 func Print(streams ui.IO, results []lockdown.Result, err error) error {
 	if err != nil && len(results) == 0 {
 		return err
 	}
 	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
+	shared := map[string]int{}
+	if err == nil {
+		shared = sharedFixes(results)
+	}
 	for _, r := range results {
 		ready := "True"
 		if !r.OK {
 			ready = "False"
 			wrong++
 		}
-		table.Rows = append(table.Rows, []string{r.Name, ready, r.Message})
+		message := r.Message
+		if r.Fix != "" && shared[r.Fix] == 0 {
+			message += ": " + r.Fix
+		}
+		table.Rows = append(table.Rows, []string{r.Name, ready, message})
 	}
 	if printed := table.Print(streams.Stdout()); printed != nil || err != nil {
 		return errors.Join(err, printed)
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d of %d checks failed", wrong, len(results))
+		var hints []string
+		for _, fix := range slices.SortedFunc(maps.Keys(shared), func(a, b string) int { return cmp.Or(shared[b]-shared[a], cmp.Compare(a, b)) }) {
+			hints = append(hints, fmt.Sprintf("for %d of them: %s", shared[fix], fix))
+		}
+		return ui.WithHint(fmt.Errorf("%d of %d checks failed", wrong, len(results)), hints...)
 	}
 	return nil
+}
+
+// sharedFixes returns the fixes of several results, with the number of these results.
+func sharedFixes(results []lockdown.Result) map[string]int {
+	count := map[string]int{}
+	for _, r := range results {
+		count[r.Fix]++
+	}
+	maps.DeleteFunc(count, func(fix string, n int) bool { return fix == "" || n == 1 })
+	return count
 }

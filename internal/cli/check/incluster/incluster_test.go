@@ -150,7 +150,8 @@ func text(err error) string {
 // TestPrint checks what is printed, and which results are an error.
 func TestPrint(t *testing.T) {
 	t.Parallel()
-	good, bad := lockdown.Result{Name: "kinds", OK: true, Message: "as installed"}, lockdown.Result{Name: "roles", Message: "more"}
+	good, bad := lockdown.Result{Name: "kinds", OK: true, Message: "as installed"}, lockdown.Result{Name: "roles", Message: "more", Fix: "remove it"}
+	manager := lockdown.Result{Name: "manager", Message: "missing", Fix: "remove it"}
 	for _, tt := range []struct {
 		reason   string
 		results  []lockdown.Result
@@ -158,14 +159,17 @@ func TestPrint(t *testing.T) {
 		out, why string
 	}{
 		{"all is well", []lockdown.Result{good}, nil, "CHECK   READY   MESSAGE\nkinds   True    as installed\n", ""},
-		{"one fails", []lockdown.Result{good, bad}, nil, "roles   False   more", "1 of 2 checks failed"},
-		{"the checks ended early", []lockdown.Result{good}, os.ErrClosed, "kinds   True", os.ErrClosed.Error()},
-		{"nothing was checked", nil, os.ErrClosed, "", os.ErrClosed.Error()},
+		{"one fails, and its row has the fix", []lockdown.Result{good, bad}, nil, "roles   False   more: remove it\n", "✗ 1 of 2 checks failed\n"},
+		{"several fail, and their fix is said once", []lockdown.Result{bad, manager}, nil, "roles     False   more\nmanager   False   missing\n", "✗ 2 of 2 checks failed\n  for 2 of them: remove it\n"},
+		{"the checks ended early", []lockdown.Result{good}, os.ErrClosed, "kinds   True", "✗ " + os.ErrClosed.Error() + "\n"},
+		{"nothing was checked", nil, os.ErrClosed, "", "✗ " + os.ErrClosed.Error() + "\n"},
 	} {
 		var out, errs bytes.Buffer
-		err := incluster.Print(ui.IO{Out: &out, Err: &errs}, tt.results, tt.err)
-		if why := strings.TrimPrefix(text(err), "no error"); why != tt.why || !strings.Contains(out.String(), tt.out) {
-			t.Errorf("%s: got %q and the error %q", tt.reason, out.String(), why)
+		if err := incluster.Print(ui.IO{Out: &out, Err: &errs}, tt.results, tt.err); err != nil {
+			ui.PrintError(ui.NewScreen(&errs), err)
+		}
+		if errs.String() != tt.why || !strings.Contains(out.String(), tt.out) {
+			t.Errorf("%s: got %q and the error %q", tt.reason, out.String(), errs.String())
 		}
 	}
 }
