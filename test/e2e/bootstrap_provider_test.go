@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,9 @@ func (r run) provide() *testprovider.Server {
 		},
 	}
 	r.Network.Handle(host, "/api", fake)
+	// Bitbucket Server has other addresses.
+	r.Network.Handle(host, "/rest", fake)
+	r.Network.Handle(host, "/scm", http.StripPrefix("/scm", r.Git))
 	return fake
 }
 
@@ -124,5 +128,43 @@ func TestBootstrapProvider(t *testing.T) {
 	r.bootstrapBy("github", with("GITHUB_TOKEN=t0ken", "--token-auth", "--ca-file", r.authority())...).exits(0, patience)
 	if url := r.field("flux-system", "gitrepository/flux-system", ".spec.url"); url != "https://git.example.com/acme/fleet.git" {
 		t.Errorf("with --token-auth the cluster reads %s", url)
+	}
+}
+
+// TestBootstrapBitbucketServer bootstraps a cluster by the API of Bitbucket Server: the
+// command creates the repository, and registers the deploy key with which Flux then reads it.
+func TestBootstrapBitbucketServer(t *testing.T) {
+	t.Parallel()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bootstrapped{run{testcluster.Start(t, localcluster.Options{Maps: parseMaps(t, "https://git.example.com/acme/other#main="+t.TempDir())}), t}, filepath.Join(bin, "tenure")}
+	fake := r.provide()
+	knownHosts := filepath.Join(t.TempDir(), "known_hosts")
+	if err := os.WriteFile(knownHosts, r.Git.KnownHosts("git.example.com"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--hostname", "git.example.com", "--ssh-hostname", "git.example.com", "--owner", "acme", "--repository", "fleet", "--security-profile", "single-tenant", "--ssh-known-hosts-file", knownHosts}
+	r.bootstrapBy("bitbucket-server", append(args, "BITBUCKET_TOKEN=r3ad")...).fails("a token that may not create the repository", patience, "cannot create the repository acme/fleet", "the token may not do this")
+	for range 2 {
+		writes := fake.Writes()
+		s := r.bootstrapBy("bitbucket-server", append(args, "BITBUCKET_TOKEN=t0ken")...)
+		s.exits(0, patience)
+		if created := strings.Contains(s.out.String(), "the repository acme/fleet was created"); created != (fake.Writes() > writes) {
+			t.Errorf("created %t, with %d writes:\n%s", created, fake.Writes()-writes, s.out.String())
+		}
+	}
+	got := fake.Repository("acme/fleet")
+	if got == nil || len(got.Keys) != 1 || !got.Private {
+		t.Fatalf("the provider has %s, want a private repository with one key", got)
+	}
+	for _, key := range got.Keys {
+		if key.Title != "flux-system-main-flux-system-clusters/staging" || !key.ReadOnly {
+			t.Errorf("the deploy key is %+v", key)
+		}
+	}
+	if url := r.field("flux-system", "gitrepository/flux-system", ".spec.url"); url != "ssh://git@git.example.com/acme/fleet.git" {
+		t.Errorf("the cluster reads %s", url)
 	}
 }

@@ -2,16 +2,11 @@ package e2e
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
@@ -19,7 +14,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -42,8 +36,6 @@ type helmFaults struct {
 	home string
 	// later is the folder of a later version of the chart.
 	later string
-	// writes is the number of write requests of a complete installation.
-	writes int
 }
 
 // TestChartFaults installs and upgrades the chart with helm where something is in the way, or ends
@@ -176,39 +168,18 @@ func (h *helmFaults) refuses(why string, args ...string) {
 	}
 }
 
-// interrupt runs helm, and kills it before its next write after a number of writes. A negative number
-// lets it end. It returns the number of writes, and whether helm was killed.
-func (h *helmFaults) interrupt(writes int, args ...string) (served int, killed bool) {
+// interrupted runs helm, and kills it before its next write after a number of writes. It returns the
+// number of writes, and whether helm was killed.
+func (h *helmFaults) interrupted(writes int, args ...string) (served int, killed bool) {
 	h.t.Helper()
-	server, err := url.Parse(h.REST.Host)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(h.REST)
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	ctx, kill := context.WithCancel(h.t.Context())
 	defer kill()
-	var count atomic.Int64
-	forward := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }}
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			if n := count.Add(1); writes >= 0 && n > int64(writes) {
-				kill()
-				panic(http.ErrAbortHandler)
-			}
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	kubeconfig := filepath.Join(h.t.TempDir(), "kubeconfig")
-	write(h.t, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: '"+proxy.URL+"'}}]\nusers: [{name: x, user: {}}]\n", kubeconfig)
-	out, err := h.command(ctx, kubeconfig, args...).CombinedOutput()
-	if ctx.Err() == nil && err != nil {
+	i := h.interrupt(writes, kill)
+	out, err := h.command(ctx, i.kubeconfig, args...).CombinedOutput()
+	if !i.ended() && err != nil {
 		h.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return int(count.Load()), ctx.Err() != nil
+	return i.writes(), i.ended()
 }
 
 // installs lets installations end after more and more of their writes. Whatever they leave, the next
@@ -216,9 +187,11 @@ func (h *helmFaults) interrupt(writes int, args ...string) (served int, killed b
 func (h *helmFaults) installs() {
 	const inUse = "cannot reuse a name that is still in use"
 	recorded := 0
-	for _, writes := range []int{0, 4, 15, 40, 70} {
-		if _, killed := h.interrupt(writes, h.install()...); !killed {
-			h.t.Fatalf("an installation has no more than %d writes", writes)
+	for writes := 0; ; writes += *interrupts {
+		served, killed := h.interrupted(writes, h.install()...)
+		if !killed {
+			h.t.Logf("an installation has %d writes", served)
+			break
 		}
 		if out, err := h.command(h.t.Context(), h.Kubeconfig, "status", "tenure", "--namespace=flux-system").CombinedOutput(); err != nil {
 			h.t.Logf("after %d writes helm knows no release: %s", writes, strings.TrimSpace(string(out)))
@@ -231,8 +204,6 @@ func (h *helmFaults) installs() {
 	if recorded < 3 {
 		h.t.Errorf("helm has recorded only %d installations that were not complete", recorded)
 	}
-	h.writes, _ = h.interrupt(-1, h.install()...)
-	h.t.Logf("an installation has %d writes", h.writes)
 }
 
 // holds checks that the manager before an upgrade serves, and that the rules are in force.
@@ -292,15 +263,16 @@ func (h *helmFaults) takesOver() {
 // are in force all the time.
 func (h *helmFaults) upgrades() {
 	calm := h.attacked("the upgrades that end")
-	for _, writes := range []int{1, h.writes / 3, h.writes * 2 / 3} {
-		if _, killed := h.interrupt(writes, h.upgrade(h.later, atMost)...); !killed {
-			h.t.Fatalf("an upgrade has no more than %d writes", writes)
+	for writes := 1; ; writes += *interrupts {
+		served, killed := h.interrupted(writes, h.upgrade(h.later, atMost)...)
+		if !killed {
+			h.t.Logf("an upgrade has %d writes", served)
+			break
 		}
 		h.refusesAttack()
 		h.refuses("another operation (install/upgrade/rollback) is in progress", h.upgrade(h.later, atMost)...)
 		h.succeeds("rollback", "tenure", "--namespace=flux-system", "--wait", atMost)
 	}
-	h.succeeds(h.upgrade(h.later, atMost)...)
 	if got := h.field("flux-system", "deployment/tenure-manager", `.metadata.labels.app\.kubernetes\.io/version`); got != "later" {
 		h.t.Errorf("after the upgrade the manager has the version %q", got)
 	}

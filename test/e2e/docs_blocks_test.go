@@ -79,6 +79,7 @@ func fragments() []fragment {
 			{object: documentedKustomization, fields: []string{"sourceRef"}}, {object: documentedRelease, fields: []string{"chartRef"}},
 		}},
 		{page: "docs/how-to/tenant-object.md", begins: "namespaces:", parts: []part{{object: documentedTenantObject, at: []string{"spec"}}}},
+		{page: "docs/how-to/tenant-object.md", begins: "quotas:", parts: []part{{object: documentedTenantObject, at: []string{"spec"}}}},
 		{page: "docs/how-to/tenant-object.md", begins: "exemptions:", parts: []part{{object: documentedProfile, at: []string{"spec"}}}},
 		// A file of SOPS; the page shows only its shape.
 		{page: "docs/how-to/tenants.md", begins: "creation_rules:", read: func(string) error { return nil }},

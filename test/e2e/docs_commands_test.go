@@ -37,6 +37,8 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl get tenants.tenure.dev,tenancyprofiles,sourcegrants -A -o yaml |", at: elsewhere, elsewhere: "TestChartFaults"},
 		{begins: "kubectl apply --server-side --force-conflicts -f tenure-backup.yaml", at: elsewhere, elsewhere: "TestChartFaults"},
 		{begins: "kubectl get tenants", at: onCluster},
+		{begins: "kubectl get poddisruptionbudgets -A", at: onCluster},
+		{begins: "kubectl drain NODE", at: elsewhere, elsewhere: "TestRelease, with a shorter deadline"},
 		{begins: "kubectl get tenant dev-team -o jsonpath=", at: onCluster},
 		{begins: "kubectl get sourcegrants -A", at: onCluster},
 		{begins: "kubectl -n dev-team-apps get externalartifacts", at: onCluster},

@@ -206,7 +206,7 @@ func TestDetachedBare(t *testing.T) {
 	cmd.Env = program.Env
 	r := launch(t, cmd)
 	r.exits(0, startup)
-	if got := strings.TrimSpace(r.out.String()); got != "1" {
+	if got := "\n" + strings.TrimSpace(r.out.String()); !strings.HasSuffix(got, "\n1") {
 		t.Errorf("the output does not say %q: %s", ready, got)
 	}
 	kubeconfig(t, h, "default").must(t, "get", "namespace", "default")

@@ -185,12 +185,6 @@ func (r run) kubectl(stdin string, args ...string) string {
 	return mustKubectl(r.t, r.Cluster, stdin, args...)
 }
 
-// field returns the result of a JSONPath on an object, or "" if the object does not exist.
-func (r run) field(namespace, object, path string) string {
-	r.t.Helper()
-	return r.kubectl("", "-n", namespace, "get", object, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
-}
-
 // process is one of the fleet's controllers as it really runs.
 type process struct {
 	pid     string

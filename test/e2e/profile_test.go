@@ -45,7 +45,7 @@ func TestProfileThereAndBack(t *testing.T) {
 	if wrong() == "" {
 		t.Fatal("check finds nothing wrong with a fleet that has no profile")
 	}
-	checks(r, 1, `(?s)rights of Flux +False +.*tenure-flux-objects +False +ValidatingAdmissionPolicy tenure-flux-objects is missing.*roles +False +.*\d+ of \d+ checks failed`)
+	checks(r, 1, `(?s)rights of Flux +False +.*Tenure +False +not installed.*\d+ of \d+ checks failed`)
 
 	switchTo(t, e, true)
 	testwait.For(t, "the cluster to be locked down", patience, func() (bool, string) {

@@ -74,6 +74,11 @@ func testReleaseByHelm(t *testing.T, r releases) {
 		{"a wrong value is refused", func() {
 			s.admin.refuses("additional properties 'proxies' not allowed", "helm install", "--set", "proxies.enabled=true")
 		}},
+		{"a registry that is not there, and a chart that it lacks", func() {
+			for chart, why := range map[string]string{"127.0.0.1:1/acme/tenure": "connection refused", r.host + "/acme/none": "not found"} {
+				s.refused(why, "helm", "install", "tenure", "oci://"+chart, "--version=0.1.0", "--plain-http", "--namespace=flux-system")
+			}
+		}},
 		{"the earlier version is installed", func() { s.admin.succeeds(earlierVersion, "helm install") }},
 		{"a tenant delivers", func() {
 			s.delivers()

@@ -3,17 +3,15 @@ package e2e
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -92,6 +90,12 @@ spec:
   serviceAccountName: team
   chart: {spec: {chart: %s, version: 0.1.0, sourceRef: {kind: HelmRepository, name: charts}%s}}
 `
+)
+
+// Cosign's names: of the media type of a bundle, and of the annotation of a signature.
+const (
+	bundleType          = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	signatureAnnotation = "dev.cosignproject.cosign/signature"
 )
 
 // pusher pushes artifacts and charts to a registry, and signs them.
@@ -205,30 +209,76 @@ func (p pusher) refer(image v1.Image, kind types.MediaType, to string) {
 	}
 }
 
+// simple returns what cosign 2 signs about an artifact.
+func (p pusher) simple(reference string) []byte {
+	p.t.Helper()
+	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`,
+		p.tag(reference).Context().Name(), p.digest(reference))
+}
+
+// signatureTag returns the tag that cosign 2 gives to the signature of an artifact.
+func (p pusher) signatureTag(reference string) name.Tag {
+	p.t.Helper()
+	return p.tag(reference).Context().Tag(strings.Replace(p.digest(reference).String(), ":", "-", 1) + ".sig")
+}
+
+// attachTag attaches a signature to an artifact, as cosign 2 does.
+func (p pusher) attachTag(payload []byte, annotations map[string]string, to string) {
+	p.t.Helper()
+	if err := remote.Write(p.signatureTag(to), p.layer(payload, "application/vnd.dev.cosign.simplesigning.v1+json", annotations)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // cosign signs an artifact with a key, as cosign 2 does, and attaches the signature to the artifact
 // to, which may be another one.
 func (p pusher) cosign(key *ecdsa.PrivateKey, reference, to string) {
 	p.t.Helper()
-	payload := fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`,
-		p.tag(reference).Context().Name(), p.digest(reference))
-	image := p.layer(payload, "application/vnd.dev.cosign.simplesigning.v1+json", map[string]string{"dev.cosignproject.cosign/signature": p.sign(key, payload)})
-	if err := remote.Write(p.tag(to).Context().Tag(strings.Replace(p.digest(to).String(), ":", "-", 1)+".sig"), image); err != nil {
-		p.t.Fatal(err)
-	}
+	payload := p.simple(reference)
+	p.attachTag(payload, map[string]string{signatureAnnotation: p.sign(key, payload)}, to)
+}
+
+// dsseEnvelope is a signed statement (github.com/secure-systems-lab/dsse, envelope.md).
+type dsseEnvelope struct {
+	Payload     []byte          `json:"payload"`
+	PayloadType string          `json:"payloadType"`
+	Signatures  []dsseSignature `json:"signatures"`
+}
+
+type dsseSignature struct {
+	Sig string `json:"sig"`
+}
+
+// envelope returns the statement that cosign 3 signs about an artifact, its payload and the signature.
+func (p pusher) envelope(key *ecdsa.PrivateKey, reference string) (envelope dsseEnvelope, payload []byte, signature string) {
+	p.t.Helper()
+	const kind = "application/vnd.in-toto+json"
+	payload = fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":%q}}],"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}`, p.digest(reference).Hex)
+	signature = p.sign(key, fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(kind), kind, len(payload), payload))
+	return dsseEnvelope{payload, kind, []dsseSignature{{signature}}}, payload, signature
+}
+
+// attachBundle attaches a bundle to an artifact, as cosign 3 does.
+func (p pusher) attachBundle(bundle []byte, to string) {
+	p.t.Helper()
+	image := mutate.Annotations(p.layer(bundle, bundleType, nil), map[string]string{
+		"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": "https://sigstore.dev/cosign/sign/v1",
+	}).(v1.Image)
+	p.refer(image, bundleType, to)
 }
 
 // bundle signs an artifact with a key, as cosign 3 does, and attaches the signature to the artifact
 // to, which may be another one.
 func (p pusher) bundle(key *ecdsa.PrivateKey, reference, to string) {
 	p.t.Helper()
-	const kind, statement = "application/vnd.dev.sigstore.bundle.v0.3+json", "application/vnd.in-toto+json"
-	payload := fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":%q}}],"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}`, p.digest(reference).Hex)
-	bundle := fmt.Appendf(nil, `{"mediaType":%q,"verificationMaterial":{"publicKey":{"hint":"release"}},"dsseEnvelope":{"payload":%q,"payloadType":%q,"signatures":[{"sig":%q}]}}`,
-		kind, base64.StdEncoding.EncodeToString(payload), statement, p.sign(key, fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(statement), statement, len(payload), payload)))
-	image := mutate.Annotations(p.layer(bundle, kind, nil), map[string]string{
-		"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": "https://sigstore.dev/cosign/sign/v1",
-	}).(v1.Image)
-	p.refer(image, kind, to)
+	envelope, _, _ := p.envelope(key, reference)
+	bundle, err := json.Marshal(map[string]any{
+		"mediaType": bundleType, "verificationMaterial": map[string]any{"publicKey": map[string]string{"hint": "release"}}, "dsseEnvelope": envelope,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.attachBundle(bundle, to)
 }
 
 // notation signs an artifact as `notation sign` does, and attaches the signature to the artifact to,
@@ -260,45 +310,23 @@ type certified struct {
 // newCertified returns a key that may sign, as the specification of the Notary Project demands it.
 func newCertified(t *testing.T, organization string) certified {
 	t.Helper()
-	issue := func(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if parent == nil {
-			parent, parentKey = template, key
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		certificate, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return certificate, key
-	}
 	template := func(serial int64, name string) *x509.Certificate {
-		return &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name, Organization: []string{organization}, Country: []string{"DE"}, Province: []string{"Berlin"}},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		}
+		template := certificateTemplate(serial, name)
+		template.Subject.Organization, template.Subject.Country, template.Subject.Province = []string{organization}, []string{"DE"}, []string{"Berlin"}
+		return template
 	}
-	authority := template(1, "authority")
-	authority.KeyUsage, authority.ExtKeyUsage, authority.IsCA, authority.BasicConstraintsValid = x509.KeyUsageCertSign, nil, true, true
-	root, rootKey := issue(authority, nil, nil)
-	leaf, key := issue(template(2, "release"), root, rootKey)
-	return certified{key, leaf, root}
+	authority, leaf := template(1, "authority"), template(2, "release")
+	authority.KeyUsage, authority.IsCA, authority.BasicConstraintsValid = x509.KeyUsageCertSign, true, true
+	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}
+	rootKey, key := newSigningKey(t), newSigningKey(t)
+	root := certify(t, authority, nil, &rootKey.PublicKey, rootKey)
+	return certified{key, certify(t, leaf, root, &key.PublicKey, rootKey), root}
 }
 
 // cosignKey returns a key, and its public part as `cosign generate-key-pair` writes it.
 func cosignKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := newSigningKey(t)
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		t.Fatal(err)
@@ -306,19 +334,33 @@ func cosignKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	return key, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
 }
 
-// isVerified waits until Flux says whether a source is ready and verified. The condition Ready has the
-// reason: source-controller takes an error whose digest happens to contain 401 for one of authentication,
-// and then sets no condition about the verification of a chart.
+// isVerified waits until Flux has verified the signature of a source, or has refused it.
 func (r run) isVerified(namespace, source string, verified bool) {
 	r.t.Helper()
-	condition, want, message := "SourceVerified", "True", "verified signature of"
 	if !verified {
-		condition, want, message = "Ready", "False", "failed to verify"
+		r.isRefused(namespace, source, "")
+		return
 	}
-	testwait.For(r.t, "Flux to say of "+source+": "+message, patience, func() (bool, string) {
+	r.says(namespace, source, "True", "SourceVerified", "verified signature of")
+}
+
+// isRefused waits until Flux says that it does not trust the signature of a source, for a reason. The
+// condition Ready has the reason: source-controller takes an error whose digest happens to contain 401 for
+// one of authentication, and then sets no condition about the verification of a chart.
+func (r run) isRefused(namespace, source, reason string) {
+	r.t.Helper()
+	r.says(namespace, source, "False", "Ready", "failed to verify", reason)
+}
+
+// says waits until Ready and another condition of a source have a status, and the latter a message with all
+// of the parts.
+func (r run) says(namespace, source, status, condition string, parts ...string) {
+	r.t.Helper()
+	testwait.For(r.t, "Flux to say of "+source+": "+strings.Join(parts, ": "), patience, func() (bool, string) {
 		ready := r.field(namespace, source, `.status.conditions[?(@.type=="Ready")].status`)
 		got := r.field(namespace, source, `.status.conditions[?(@.type=="`+condition+`")]['status','message']`)
-		return ready == want && strings.HasPrefix(got, want) && strings.Contains(got, message), ready + ": " + got
+		missing := slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(got, part) })
+		return ready == status && strings.HasPrefix(got, status) && !missing, ready + ": " + got
 	})
 }
 
@@ -408,6 +450,18 @@ func TestSignedArtifacts(t *testing.T) {
 	r.delivered("delivered", "replaced")
 }
 
+// copy pushes an artifact again, without its signatures.
+func (p pusher) copy(from, to string) {
+	p.t.Helper()
+	image, err := remote.Image(p.tag(from))
+	if err == nil {
+		err = remote.Write(p.tag(to), image)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // layout copies an artifact with its signatures, as `oras copy --recursive --to-oci-layout` does.
 func (p pusher) layout(reference string) string {
 	p.t.Helper()
@@ -426,7 +480,7 @@ func (p pusher) layout(reference string) string {
 			p.t.Fatal(err)
 		}
 	}
-	tag := p.tag(reference)
+	tag, signature := p.tag(reference), p.signatureTag(reference)
 	copied(tag, map[string]string{"org.opencontainers.image.ref.name": tag.TagStr()})
 	list, err := remote.Referrers(tag.Context().Digest(p.digest(reference).String()))
 	if err != nil {
@@ -436,6 +490,9 @@ func (p pusher) layout(reference string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	if _, err := remote.Head(signature); err == nil {
+		copied(signature, map[string]string{"org.opencontainers.image.ref.name": signature.TagStr()})
+	}
 	for _, d := range referrers.Manifests {
 		copied(tag.Context().Digest(d.Digest.String()), nil)
 	}
@@ -443,13 +500,13 @@ func (p pusher) layout(reference string) string {
 }
 
 // TestSignedLayouts maps copies of artifacts with their signatures. Flux verifies them, without a network,
-// with the keys that the fleet names. Assumed are a folder without signatures, and signatures whose root
-// Flux would fetch.
+// with the keys and the root of trust that the fleet names. Assumed are a folder without signatures, and
+// signatures whose root Flux would fetch.
 func TestSignedLayouts(t *testing.T) {
 	t.Parallel()
 	key, public := cosignKey(t)
 	strangersKey, _ := cosignKey(t)
-	acme := newCertified(t, "acme")
+	acme, ownSigstore := newCertified(t, "acme"), newSigstore(t)
 	p := newPusher(t)
 	manifests := fmt.Sprintf(`apiVersion: v1
 kind: Secret
@@ -461,7 +518,12 @@ kind: Secret
 metadata: {name: tenure-keys-notation, namespace: flux-system}
 stringData: {trustpolicy.json: %q, acme.crt: %q}
 ---
-`, public, trustPolicy, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: acme.root.Raw}))
+apiVersion: v1
+kind: Secret
+metadata: {name: sigstore, namespace: flux-system}
+stringData: {trusted_root.json: %q}
+---
+`, public, trustPolicy, certificatePEM(acme.root), ownSigstore.trustedRoot())
 	var maps []network.Map
 	for name, sign := range map[string]func(to string){
 		"bundled":  func(to string) { p.bundle(key, to, to) },
@@ -485,7 +547,19 @@ stringData: {trustpolicy.json: %q, acme.crt: %q}
 		}
 		maps = append(maps, parseMaps(t, "oci://oci.example.com/acme/"+name+":v1="+artifact, "oci://oci.example.com/acme/charts/"+name+":0.1.0="+chart)...)
 	}
-	manifests = strings.ReplaceAll(manifests+ociCharts, "namespace: team-apps", "namespace: flux-system")
+	keyless := keylessCases(p, ownSigstore)
+	for _, tc := range keyless {
+		p.copy("bundled:v1", tc.name+":v1")
+		if tc.sign != nil {
+			tc.sign(tc.name + ":v1")
+		}
+		manifests += fmt.Sprintf(ociSource+"---\n", tc.name, rooted)
+		maps = append(maps, parseMaps(t, "oci://oci.example.com/acme/"+tc.name+":v1="+p.layout(tc.name+":v1"))...)
+	}
+	const later = "zz-later"
+	maps = append(maps, parseMaps(t, "oci://oci.example.com/acme/"+later+":v1="+newFolder(t, map[string]string{"app.yaml": configMap("app", later)}))...)
+	inPlatform := strings.NewReplacer("namespace: team-apps", "namespace: flux-system")
+	manifests = inPlatform.Replace(manifests + ociCharts)
 	dir, _ := newFleet(t, map[string]string{"clusters/test/sources.yaml": manifests})
 	r := run{testcluster.Start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: maps}), t}
 	for _, kind := range []string{"ocirepository/", "helmchart/"} {
@@ -493,9 +567,14 @@ stringData: {trustpolicy.json: %q, acme.crt: %q}
 		r.isVerified("flux-system", kind+"notated", true)
 		r.isVerified("flux-system", kind+"stranger", false)
 	}
+	r.isVerifiedKeyless(keyless)
+	// The cluster goes through the sources in the order of their names: when it has assumed this one, it has
+	// seen that Flux refuses the others.
+	r.kubectl(inPlatform.Replace(fmt.Sprintf(ociSource, later, cosigned)), "apply", "-f", "-")
 	want := []string{
 		"the signature of HelmChart/flux-system/folder is not verified here", "the signature of HelmChart/flux-system/keyless is not verified here",
 		"the signature of OCIRepository/flux-system/folder is not verified here", "the signature of OCIRepository/flux-system/keyless is not verified here",
+		"the signature of OCIRepository/flux-system/" + later + " is not verified here",
 	}
 	testwait.For(t, "the other signatures to be assumed", patience, func() (bool, string) {
 		var assumed []string
@@ -508,4 +587,9 @@ stringData: {trustpolicy.json: %q, acme.crt: %q}
 		return slices.Equal(want, assumed), strings.Join(assumed, "\n")
 	})
 	r.isVerified("flux-system", "ocirepository/stranger", false)
+	for _, refusal := range r.Network.Refused() {
+		if strings.HasPrefix(refusal.Address, logHost) {
+			t.Errorf("Flux connects to %s", refusal.Address)
+		}
+	}
 }

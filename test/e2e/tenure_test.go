@@ -30,7 +30,7 @@ const (
 // the test it must be gone.
 func home(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tenure-e2e-")
+	dir, err := os.MkdirTemp("", "t")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func shell(t *testing.T, home string, limit time.Duration, line string) (string,
 // shortDir returns a temporary folder with a path short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tenure-e2e-")
+	dir, err := os.MkdirTemp("", "t")
 	if err != nil {
 		t.Fatal(err)
 	}

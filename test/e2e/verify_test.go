@@ -14,35 +14,20 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/ablation"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// plain are the attacks that get through on plain Flux with its official lockdown, because
-// neither Flux nor Kubernetes stops them.
-var plain = []string{
-	"A1-api", "A3-api",
-	"A4-api", // no policy on finalizers and slow Pods
-	// A tenant may change service accounts, and the platform's are in the same namespace.
-	"A5-api-ServiceAccount",
-	// Pods may run as any account of their namespace, and Secrets may keep its token.
-	"I9-api", "I8-api-Secret",
-	// A tenant may change Kustomizations and sources, and the platform's are in the same
-	// namespace.
-	"I10-api",
-	// The example's policies restrict the addresses of sources and not the providers; its
-	// controllers have no identity per object.
-	"I19-api", "I19-api-Kustomization",
-	// No field distinguishes the account of a delegated sync from the platform's.
-	"I23-api",
-	"N3-api", // no policy on the types of Receivers
-	"N4-api", // no policy on the addresses of Providers
-	"N5-api", // nor on their Secrets
-	// No flag of Flux governs dependencies, and the example has no policy on them.
-	"S5-api", "S5-api-HelmRelease",
-	"S13-api", // charts come from wherever a tenant likes
-	// The example has no policy on Services, Ingresses, claims and Pods.
-	"W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git",
-}
+// plain are the attacks that get through on plain Flux with its official lockdown, because only a rule
+// of Tenure stops them.
+var plain = func() (keys []string) {
+	for key, e := range ablation.Excluded() {
+		if e.Through {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}()
 
 // foreignDependencies are policies against attacks that no flag of Flux stops.
 const foreignDependencies = `apiVersion: admissionregistration.k8s.io/v1
