@@ -16,20 +16,41 @@ MODULES := . cluster sigstore $(filter-out hack/tools hack/apigen,$(patsubst %/g
 # compile Kubernetes once more, for the race detector and for nothing.
 TESTED := $(filter-out cluster,$(MODULES))
 
+# No program needs C, the released ones have none, and kustomize's package for plugins makes the C
+# linker keep what nobody calls: with it, programs take twice as long to link.
+export CGO_ENABLED := 0
+
 # The race detector needs a C compiler; without one the tests run all the same.
-RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
+RACE = $(shell [ "$$(env -u CGO_ENABLED $(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
-# Packages that are tested without the race detector, which makes them slower, up to five
-# times or, where they compress a program, thirty, and finds little there: test/e2e,
-# internal/cli and internal/cli/check run programs, and the others start no goroutines. `make
-# test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./hack/image ./internal/admission ./internal/cli ./internal/cli/check/... ./internal/fleet/bootstrap ./internal/fleet/lockdown ./internal/verify/autofix
+# Packages that are tested with the race detector: those with goroutines of their own. It takes up
+# to five times as long, and each of its programs five times as long to link. `make test
+# RACED=./...` tests all with it but those of APART, also the manager as a whole.
+RACED ?= $(addprefix ./internal/, admission/webhook/... flux localcluster/... process proxy/... tenancy verify/catalog)
 
-# How long the tests of one package may take: those of test/e2e take some 30 minutes
-# beside others, and all of .ci/run is to end within an hour.
-TIMEOUT ?= 55m
+# Tests of the proxy that run without the race detector: it takes memory, which they measure, and six
+# times as long.
+UNRACED := ^TestMemory$$
 
-# How many tests of a package of UNRACED run at a time; empty for one more than processors.
+# Packages whose tests start many clusters or programs, one package at a time, without the race
+# detector. `make test APART=` tests them as all others.
+APART ?= $(addprefix ./, test/e2e hack/image internal/admission internal/cli internal/cli/check/... internal/fleet/bootstrap internal/fleet/lockdown internal/verify/autofix)
+
+# How long the tests of one package may take: on two slow cores those of test/e2e that `make test` runs
+# take three quarters of an hour.
+TIMEOUT ?= 120m
+
+# Tests of test/e2e that `make test` leaves out, and that `make test-all` runs every night, because they
+# take long: docs/design/verify.md says what is then found later. TestAblation and TestVerifyTenurePolicies
+# try a quarter of their rows, and `make ablation` all. `make test-all` interrupts commands before every
+# fifth of their writes.
+LONG := $(foreach test, BootstrapInterrupted ChartFaults ClustersSideBySide ManifestsByKubectl MultiTenancyUnchanged Mutants PinnedFleet \
+	ProfileThereAndBack Release VerifyBrokenFleet VerifySeveralClusters VerifyWithoutControlPlane, ^Test$(test)$$) \
+	TestPatches/^wide_role$$ TestVerifyImageAutomation/^without_any_control$$ TestVerifyPublicFleets/^flux2-multi-tenancy$$ \
+	$(foreach fleet, accounts all-teams azure beside by-hand flux2-multi-tenancy in-flux-system mesh older open operator-oci \
+	reference, TestCorpus/^$(fleet)$$)
+
+# How many tests of a package of APART run at a time; empty for one more than processors.
 # Each may run a cluster, which takes a gigabyte of memory.
 PARALLEL ?=
 
@@ -40,6 +61,7 @@ STAMP = $(if $(VERSION),-version '$(VERSION)') $(if $(REPOSITORY),-repository '$
 
 # The go command uses every core by itself: programs are built one by one.
 .NOTPARALLEL:
+space := $(subst ,, )
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## list the targets
@@ -130,15 +152,26 @@ check: format $(BIN)/golangci-lint | check-tools ## format, lint and unit tests 
 	@$(GO) test -vet=off $(UNIT) # the linter has run govet
 
 .PHONY: test
-test: build clients flux-operator kyverno generate-check ## run every test: unit, script and integration tests of all modules
-	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' PARALLEL='$(PARALLEL)' hack/test.sh $(TESTED)
+test: build clients flux-operator kyverno generate-check ## run the tests of all modules, without those that take long
+	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' SKIP='$(subst $(space),|,$(strip $(LONG)))' RACE='$(RACE)' RACED='$(RACED)' UNRACED='$(UNRACED)' APART='$(APART)' PARALLEL='$(PARALLEL)' hack/test.sh $(TESTED)
+
+# At first the tests that are not in LONG, which fail sooner.
+.PHONY: test-all
+test-all: test ablation ## run every test, which takes hours
+	@GOGC=$${GOGC:-400} $(GO) test -vet=off -timeout $(TIMEOUT) ./test/e2e -parallel $(or $(PARALLEL),3) -run '$(subst $(space),|,$(strip $(LONG)))' -interrupts=5
 
 .PHONY: lint
-lint: format $(BIN)/golangci-lint ## check formatting and style
+lint: format workflows $(BIN)/golangci-lint ## check formatting and style
 	@set -e; for module in $(MODULES); do \
 		echo "golangci-lint in $$module"; \
 		(cd $$module && $(CURDIR)/$(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
 	done
+
+# Without programs that some machines have, so that all find the same.
+.PHONY: workflows
+workflows: | check-tools ## check the workflows of GitHub with actionlint
+	@cd hack/tools && $(GO) tool -modfile=actionlint.mod actionlint -shellcheck= -pyflakes= \
+		$(CURDIR)/.github/workflows/*.yaml $(CURDIR)/examples/github-actions/verify.yaml
 
 # What this machine's system does not compile, the other one's does: both are
 # supported, and a call that only one of them has is found here.
@@ -171,7 +204,7 @@ golden: build ## write the golden reports of the public fleets anew
 
 .PHONY: ablation
 ablation: build ## take each control of the example fleet away, try all attacks each time, and print what gets through
-	@$(GO) test -vet=off -timeout $(TIMEOUT) ./test/e2e -v -count=1 -run '^(TestAblation|TestVerifyTenurePolicies)$$' -others=1
+	@$(GO) test -vet=off -timeout $(TIMEOUT) ./test/e2e -v -count=1 -run '^(TestAblation|TestVerifyTenurePolicies)$$' -rows=1 -others=1
 
 .PHONY: mutate
 mutate: build flux-operator ## take out or weaken each control of the corpus' fleets, and compare what turns with what must
