@@ -41,6 +41,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
+	{regexp.MustCompile(`nothing listens at the proxy \S+, which HTTPS?_PROXY names|proxyconnect tcp: dial tcp|from proxy after CONNECT`), constant(noProxyThere)},
 	// kustomize reads nothing but the unpacked artifact, and clones remote bases
 	// into folders beside it that have this name.
 	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
