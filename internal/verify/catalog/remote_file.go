@@ -37,7 +37,12 @@ func addRemoteFile(register func(...Attack)) {
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		return e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
+		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
+		// What is no file may be a base, which kustomize tries then, and --no-remote-bases refuses.
+		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
+			f.Control = noProxyThere
+		}
+		return f
 	}
 	register(attack)
 }
