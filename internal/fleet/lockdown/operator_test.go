@@ -297,7 +297,7 @@ func TestOperatedExpected(t *testing.T) {
 // finds neither the flag nor the network policies wrong.
 func TestInstancePatchesApply(t *testing.T) {
 	t.Parallel()
-	build := func(patches string) (storage FlagState, notifications string) {
+	build := func(patches string) (set []FlagState, notifications string) {
 		dir := t.TempDir()
 		for name, content := range map[string]string{"flux.yaml": string(config.FluxComponents()), "kustomization.yaml": "resources: [flux.yaml]\npatches:\n" + patches} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -310,17 +310,18 @@ func TestInstancePatchesApply(t *testing.T) {
 		}
 		policies := networkPoliciesOf(t, objects)
 		states := FlagStates(objects)
-		i := slices.IndexFunc(states, func(s FlagState) bool { return s.Name == storageFlag })
+		states = slices.DeleteFunc(states, func(s FlagState) bool { return s.Name != storageFlag && !s.isVariable() })
 		if wrong := artifactsOpen(policies); wrong != "" {
 			t.Error(wrong)
 		}
-		return states[i], notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
+		return states, notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
 	}
-	if storage, notifications := build("  []\n"); storage.OK() || notifications == "" {
-		t.Errorf("without patches: %s and %q", storage, notifications)
+	missing := func(s FlagState) bool { return !s.OK() }
+	if states, notifications := build("  []\n"); slices.ContainsFunc(states, FlagState.OK) || notifications == "" {
+		t.Errorf("without patches: %s and %q", states, notifications)
 	}
-	if storage, notifications := build(patchesFor(t, 2)); !storage.OK() || notifications != "" {
-		t.Errorf("with the patches: %s and %q", storage, notifications)
+	if states, notifications := build(patchesFor(t, 2)); len(states) != 3 || slices.ContainsFunc(states, missing) || notifications != "" {
+		t.Errorf("with the patches: %s and %q", states, notifications)
 	}
 }
 
