@@ -54,6 +54,9 @@ func (e egress) NoProxy() string {
 		host := service + "." + e.Namespace + ".svc." + e.Domain
 		all = append(all, host, host+".")
 	}
+	// A kubeconfig of a tenant may name the proxy in any form.
+	proxy := "tenure-proxy." + e.Namespace + ".svc"
+	all = append(all, proxy, proxy+"."+e.Domain, proxy+"."+e.Domain+".")
 	return strings.Join(append(all, e.Hosts...), ",")
 }
 
@@ -172,7 +175,7 @@ func hostsIn(patch string) []string {
 	hosts := []string{}
 	for host := range strings.SplitSeq(value, ",") {
 		service, _, inCluster := strings.Cut(host, ".")
-		inCluster = inCluster && strings.Contains(host, ".svc.") && (service == "notification-controller" || service == "source-watcher" || strings.HasPrefix(service, "source-controller"))
+		inCluster = inCluster && strings.Contains(host+".", ".svc.") && (slices.Contains([]string{"notification-controller", "source-watcher", "tenure-proxy"}, service) || strings.HasPrefix(service, "source-controller"))
 		if host != apiServer && !inCluster {
 			hosts = append(hosts, host)
 		}

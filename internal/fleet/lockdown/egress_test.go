@@ -25,6 +25,7 @@ func TestEgress(t *testing.T) {
 			open: []string{
 				"https://10.96.0.1:443", "http://source-controller.flux-system.svc.cluster.local./gitrepository/a/b/c.tar.gz", "http://source-watcher.flux-system.svc.cluster.local./a",
 				"http://notification-controller.flux-system.svc.cluster.local./",
+				"https://tenure-proxy.flux-system.svc:9001/api", "https://tenure-proxy.flux-system.svc.cluster.local:9001/api",
 			},
 			refused: []string{
 				"https://10.96.0.2:443", "https://bases.example.com/a.yaml", "http://169.254.169.254/latest", "http://webhook-receiver.flux-system.svc.cluster.local/", "http://source-controller.evil.svc.cluster.local/",
