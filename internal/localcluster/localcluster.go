@@ -326,7 +326,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 		Programs:  c.programs(),
 		Platform:  c.platform,
 		Processes: c.group,
-		Env:       c.Network.Env(),
+		Env:       c.Network.Env,
 		OnCrash:   c.onProgramCrash,
 		Log:       c.log.With("part", "node"),
 	})

@@ -37,21 +37,32 @@ func unset(controller, name string) Control {
 
 // arguments returns a control that is removed by a change of a controller's arguments.
 func arguments(name, away, controller string, change func([]string) []string) Control {
+	return inContainer(name, away, controller, func(c *corev1.Container) { c.Args = change(c.Args) })
+}
+
+// noWayOut returns the control that lets kustomize-controller connect to few hosts.
+func noWayOut() Control {
+	return inContainer("HTTPS_PROXY of kustomize-controller", "the variables with proxies are removed from the controller's Deployment", "kustomize-controller", func(c *corev1.Container) {
+		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return strings.HasSuffix(e.Name, "_PROXY") })
+	})
+}
+
+// inContainer returns a control that is removed by a change of a controller's container.
+func inContainer(name, away, controller string, change func(*corev1.Container)) Control {
 	return Control{
 		Name: name,
 		Away: away,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			key := client.ObjectKey{Namespace: t.opts.Attack.Platform, Name: controller}
-			var before []string
-			set := func(ctx context.Context, edit func([]string) []string) error {
+			var before *corev1.Container
+			set := func(ctx context.Context, edit func(*corev1.Container)) error {
 				d := &appsv1.Deployment{}
 				if err := t.admin.Get(ctx, key, d); err != nil {
 					return err
 				}
 				old := d.DeepCopy()
-				container := &d.Spec.Template.Spec.Containers[0]
-				container.Args = edit(container.Args)
-				if err := t.admin.Patch(ctx, d, client.StrategicMergeFrom(old)); err != nil {
+				edit(&d.Spec.Template.Spec.Containers[0])
+				if err := t.admin.Patch(ctx, d, client.MergeFrom(old)); err != nil {
 					return err
 				}
 				return t.rolledOut(ctx, key)
@@ -60,11 +71,11 @@ func arguments(name, away, controller string, change func([]string) []string) Co
 				if before == nil {
 					return nil
 				}
-				return set(ctx, func([]string) []string { return before })
+				return set(ctx, func(c *corev1.Container) { c.Args, c.Env = before.Args, before.Env })
 			}
-			err := set(ctx, func(args []string) []string {
-				before = slices.Clone(args)
-				return change(args)
+			err := set(ctx, func(c *corev1.Container) {
+				before = c.DeepCopy()
+				change(c)
 			})
 			return restore, err
 		},

@@ -110,7 +110,9 @@ func listedTenureRows() []Row {
 		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
 		singleControl(privileged(), "I2-api"),
 
-		singleControl(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
+		// A base is elsewhere, too.
+		{Controls: []Control{flag("kustomize-controller", "--no-remote-bases"), noWayOut()}, Attacks: []string{"S7-git"}, Also: []string{"S15-git"}},
+		singleControl(noWayOut(), "S15-git"),
 		singleControl(takenBack(), "S11-api", "I25-api"),
 		singleControl(managedQuotas(), "A2-api"),
 		withOwnCharts(singleControl(role("bind", everywhere,

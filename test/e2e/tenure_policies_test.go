@@ -85,6 +85,22 @@ spec:
 // tenureFleet returns a copy of the example with Tenure's policies and role in place of its
 // own.
 func tenureFleet(t *testing.T) example {
+	// fewHosts takes the way to other hosts from kustomize-controller, as the lockdown does.
+	const fewHosts = `  - target: {kind: Deployment, name: kustomize-controller}
+    patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: any}
+      spec:
+        template:
+          spec:
+            containers:
+              - name: manager
+                env:
+                  - {name: HTTP_PROXY, value: "http://127.0.0.1:9"}
+                  - {name: HTTPS_PROXY, value: "http://127.0.0.1:9"}
+                  - {name: NO_PROXY, value: ".flux-system.svc.cluster.local.,.flux-system.svc"}
+`
 	t.Helper()
 	e := copyExample(t)
 	policies := filepath.Join(e.platform, "infrastructure", "policies")
@@ -108,6 +124,7 @@ func tenureFleet(t *testing.T) example {
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
 	})
+	edit(t, "patches:\n", "patches:\n"+fewHosts, e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
 	write(t, platformAgent, e.platform, "tenants", "base", "dev-team", "agent.yaml")
 	edit(t, "resources:\n", "resources:\n  - agent.yaml\n", e.platform, "tenants", "base", "dev-team", "kustomization.yaml")
 	write(t, platformSet, e.platform, "clusters", "staging", "resource-set.yaml")

@@ -31,6 +31,7 @@ const (
 const (
 	shardFlag     = "shard"
 	proxyHostFlag = "proxy-host"
+	egressFlag    = "egress-host"
 )
 
 type options struct {
@@ -40,6 +41,7 @@ type options struct {
 	maps              []string
 	proxyHosts        []string
 	ranges            []string
+	egressHosts       []string
 	yes, dryRun       bool
 	proxy, capsule    bool
 	defaults, check   bool
@@ -114,6 +116,7 @@ update of Flux.`,
 	flags.BoolVar(&o.check, "check", false, "install a CronJob that runs tenure check in the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable; an empty NAME removes all shards (default: the fleet's)")
 	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
+	flags.StringArrayVar(&o.egressHosts, egressFlag, nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable; an empty HOST removes all (default: the fleet's)")
 	flags.StringArrayVar(&o.maps, "map", nil, "read the remote bases of an address from a local folder, as `URL[#BRANCH]=DIR`, or one manifest from a file, as URL=FILE; repeatable")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
@@ -123,6 +126,9 @@ update of Flux.`,
 		empty := func(name string) bool { return name == "" }
 		if cmd.Flags().Changed(shardFlag) {
 			o.shards = slices.DeleteFunc(o.shards, empty)
+		}
+		if cmd.Flags().Changed(egressFlag) {
+			o.egressHosts = slices.DeleteFunc(o.egressHosts, empty)
 		}
 		if cmd.Flags().Changed(proxyHostFlag) {
 			o.proxyHosts = slices.DeleteFunc(o.proxyHosts, empty)
@@ -186,7 +192,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges, EgressHosts: o.egressHosts}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

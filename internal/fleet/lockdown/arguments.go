@@ -17,7 +17,8 @@ type argument struct {
 }
 
 // arguments are the arguments of the component, each for the controllers that have its flag in
-// [Flags]. The flag of source-controller needs an environment variable, and has a patch of its own.
+// [Flags]. The flag of source-controller needs an environment variable, and has a patch of its own, as
+// have the variables of kustomize-controller.
 func (c *component) arguments() []argument {
 	return []argument{
 		{Value: "--no-cross-namespace-refs=true", Why: []string{"No object refers to an object of another namespace."}},
@@ -56,6 +57,13 @@ func (c *component) Arguments() []argument {
 // Serves reports whether the component sets the address of source-controller.
 func (c *component) Serves() bool {
 	return !c.sets(Flag{Controller: "source-controller", Name: storageFlag})
+}
+
+// Closed reports whether the component takes the way to other hosts from kustomize-controller.
+func (c *component) Closed() bool {
+	return slices.ContainsFunc(proxyVariables, func(name string) bool {
+		return !c.sets(Flag{Controller: kustomizeController, Name: name})
+	})
 }
 
 // sets reports whether the fleet sets a flag of a controller as the component would.

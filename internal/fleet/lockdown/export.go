@@ -37,6 +37,13 @@ func Export(components []byte, o Options) ([]byte, error) {
 	if c.Blocked, err = blockedRanges(o.ClusterRanges, nil); err != nil {
 		return nil, err
 	}
+	objects, err := flux.ReadObjects(components)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read Flux's manifests: %w", err)
+	}
+	if err := c.limitEgress(o, nil, objects); err != nil {
+		return nil, err
+	}
 	shards, err := c.shardFiles("../../gotk-components.yaml")
 	if err != nil {
 		return nil, err

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Flag is a flag that a controller of Flux needs.
+// Flag is a flag, or an environment variable, that a controller of Flux needs.
 type Flag struct {
 	// Controller is the name of its Deployment.
 	Controller string
-	// Name is the flag's with its dashes; a feature gate is written
+	// Name is the flag's with its dashes, or the variable's; a feature gate is written
 	// --feature-gates=NAME.
 	Name string
 	// Value is the required value; empty requires any value.
@@ -28,6 +28,9 @@ func Flags() []Flag {
 		all = append(all, Flag{c, "--no-cross-namespace-refs", "true"})
 		if c == "kustomize-controller" {
 			all = append(all, Flag{c, "--no-remote-bases", "true"})
+			for _, variable := range proxyVariables {
+				all = append(all, Flag{c, variable, NoProxyThere})
+			}
 		}
 		if c == "kustomize-controller" || c == "helm-controller" {
 			all = append(all, Flag{c, defaultAccountFlag, ""}, Flag{c, gates + "ExternalArtifact", "true"})
@@ -53,6 +56,9 @@ var minimum = map[string]string{
 	"helm-controller":         "1.4.4",
 	"notification-controller": "1.7.5",
 }
+
+// isVariable reports whether the flag is an environment variable.
+func (f Flag) isVariable() bool { return !strings.HasPrefix(f.Name, "-") }
 
 // FlagState is the state of a flag of a controller.
 type FlagState struct {
@@ -95,6 +101,9 @@ func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 				continue
 			}
 			values := valuesOf(args, f.Name)
+			if value, set := environment(o, f.Name); f.isVariable() && set {
+				values = []string{value}
+			}
 			s := FlagState{Flag: f, Deployment: o.GetName()}
 			if len(values) > 0 {
 				s.Got = values[len(values)-1]

@@ -77,7 +77,11 @@ func (t *tree) editInstance(o Options) error {
 		if err != nil {
 			return err
 		}
-		if wanted, err = instancePatches(blocked, now); err != nil {
+		hosts, err := egressHosts(o.EgressHosts, hostsOf(now))
+		if err != nil {
+			return err
+		}
+		if wanted, err = instancePatches(blocked, t.instanceEgress(hosts), now); err != nil {
 			return err
 		}
 	}
@@ -152,7 +156,21 @@ func instanceStates(f *layout.Fleet) []FlagState {
 		field("tenantDefaultServiceAccount", "", "default"),
 		field("networkPolicy", "true", "true"),
 		patch(storageFlag, instancePatch.setsStorage),
+		patch(noProxyVariable, instancePatch.limitsKustomize),
 		patch(egressPolicy, instancePatch.limitsEgress),
+	}
+}
+
+// instanceEgress returns the hosts to which kustomize-controller may connect in a fleet with a FluxInstance.
+func (t *tree) instanceEgress(hosts []string) egress {
+	at := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(t.fleet.Instance.Object, path...)
+		return value
+	}
+	shards, _, _ := unstructured.NestedStringSlice(t.fleet.Instance.Object, "spec", "sharding", "shards")
+	return egress{
+		Namespace: cmp.Or(at("metadata", "namespace"), t.fleet.Sync.Namespace),
+		Domain:    cmp.Or(at("spec", "cluster", "domain"), defaultDomain), Shards: shards, Hosts: hosts,
 	}
 }
 
@@ -205,7 +223,7 @@ func forNarrowRights(f Flag) bool { return strings.HasPrefix(f.Name, gates) }
 
 // instanceAdvice returns the advice for setting a flag in a FluxInstance.
 func instanceAdvice(f Flag) string {
-	if f.Name == storageFlag {
+	if f.Name == storageFlag || f.isVariable() {
 		return "add its patch to the FluxInstance, as `tenure profile multi-tenant` does in the fleet"
 	}
 	return "set spec.cluster.multitenant: true in the FluxInstance, as `tenure profile multi-tenant` does in the fleet"

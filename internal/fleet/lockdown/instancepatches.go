@@ -31,6 +31,11 @@ type instancePatch struct {
 // setsStorage reports whether the patch sets the flag of source-controller.
 func (p instancePatch) setsStorage() bool { return strings.Contains(p.Patch, storageFlag+"=") }
 
+// limitsKustomize reports whether the patch names the hosts to which kustomize-controller may connect.
+func (p instancePatch) limitsKustomize() bool {
+	return strings.Contains(p.Patch, noProxyVariable) && strings.Contains(p.Patch, NoProxyThere)
+}
+
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
 // A strategic merge patch may have the name in itself.
 func (p instancePatch) limitsEgress() bool {
@@ -42,10 +47,17 @@ func (p instancePatch) limitsEgress() bool {
 // own reports whether the profile wrote the patch.
 func (p instancePatch) own() bool { return strings.HasPrefix(p.Patch, patchMarker) }
 
+// instanceFile is what the patches of a FluxInstance depend on: the ranges that notifications may not
+// reach, and the hosts that kustomize-controller may.
+type instanceFile struct {
+	Blocked ranges
+	Egress  egress
+}
+
 // instancePatches returns the patches of the lockdown. It leaves out the flag of source-controller, and
 // the network policies, if another patch of the FluxInstance sets them.
-func instancePatches(blocked ranges, now []instancePatch) ([]instancePatch, error) {
-	rendered, err := renderFile("instance.yaml", blocked)
+func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]instancePatch, error) {
+	rendered, err := renderFile("instance.yaml", instanceFile{blocked, hosts})
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +70,11 @@ func instancePatches(blocked ranges, now []instancePatch) ([]instancePatch, erro
 	}
 	others := slices.DeleteFunc(slices.Clone(now), instancePatch.own)
 	return slices.DeleteFunc(wanted, func(p instancePatch) bool {
-		part := instancePatch.setsStorage
-		if !part(p) {
-			part = instancePatch.limitsEgress
+		part := instancePatch.limitsEgress
+		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.limitsKustomize} {
+			if other(p) {
+				part = other
+			}
 		}
 		return slices.ContainsFunc(others, part)
 	}), nil
@@ -125,6 +139,17 @@ func patchesAt(stream *yamledit.Stream, doc int, list []any) ([]instancePatch, e
 		return nil, errors.Join(yamledit.ErrUneditable, err)
 	}
 	return found, nil
+}
+
+// hostsOf returns the hosts besides Flux's and the API server to which the patches of the profile let
+// kustomize-controller connect now.
+func hostsOf(patches []instancePatch) []string {
+	for _, p := range patches {
+		if hosts := hostsIn(p.Patch); p.own() && hosts != nil {
+			return hosts
+		}
+	}
+	return nil
 }
 
 // rangesIn returns the ranges that the patches of the profile exclude now.

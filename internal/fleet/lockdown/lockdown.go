@@ -89,6 +89,10 @@ type Options struct {
 	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
 	// [PrivateRanges].
 	ClusterRanges []string
+	// EgressHosts are hosts, each with an optional port, to which kustomize-controller may connect, besides
+	// Flux's Services and the API server: those of services that decrypt, and of other clusters. Nil
+	// keeps the hosts of the fleet; an empty slice removes them.
+	EgressHosts []string
 }
 
 // Plan holds the changes to a fleet.
@@ -249,6 +253,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
 		return nil, err
 	}
+	if err := component.limitEgress(o, rememberedHosts(t.before[t.component("kustomization.yaml")]), plain.system()); err != nil {
+		return nil, err
+	}
 	fresh := o.Pins != nil
 	if component.Pins = o.Pins; !fresh {
 		component.Pins = t.rememberedPins()
@@ -288,8 +295,10 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...), RemoteBases: locked.remote}
-	if note := component.setNote(); note != "" {
-		plan.Notes = append(plan.Notes, note)
+	for _, note := range []string{component.setNote(), component.egressNote(plain)} {
+		if note != "" {
+			plan.Notes = append(plan.Notes, note)
+		}
 	}
 	if note := Unreleased(managerImage(t.now[managerFile])); note != "" {
 		plan.Notes = append(plan.Notes, note)

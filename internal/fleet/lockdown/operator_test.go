@@ -84,11 +84,17 @@ const (
 // patchesFor returns the patches of the profile as lines of YAML, with the indentation of a list.
 func patchesFor(t *testing.T, indentation int, ranges ...string) string {
 	t.Helper()
+	return patchesReaching(t, indentation, nil, ranges...)
+}
+
+// patchesReaching is patchesFor with hosts that kustomize-controller may reach.
+func patchesReaching(t *testing.T, indentation int, hosts []string, ranges ...string) string {
+	t.Helper()
 	blocked, err := blockedRanges(ranges, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := renderFile("instance.yaml", blocked)
+	text, err := renderFile("instance.yaml", instanceFile{blocked, egress{Namespace: "flux-system", Domain: "cluster.local", Hosts: hosts}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,18 +113,22 @@ func TestFluxInstance(t *testing.T) {
 		other   = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
 		storage = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
 		merged  = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
+		proxy   = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: NO_PROXY}}, {op: add, path: /b, value: {name: HTTPS_PROXY, value: 'http://127.0.0.1:9'}}]\"}\n"
 		egress  = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
 	)
 	inChart := func(text string) string {
 		return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 	}
 	own, narrow := patchesFor(t, 6), patchesFor(t, 6, "10.0.0.0/8")
+	reaching := patchesReaching(t, 6, []string{"kms.example.com:8200"})
 	parts := strings.SplitAfterN(own, "--storage-addr=$(TENURE_POD_NAME):9090\n", 2)
+	before, network, _ := strings.Cut(own, "      - target: {kind: NetworkPolicy, name: allow-egress}")
+	network = "      - target: {kind: NetworkPolicy, name: allow-egress}" + network
 	head := instanceHead + instanceSync
 	for name, tc := range map[string]struct {
 		reason, before, after string
 		single                bool
-		ranges                []string
+		ranges, hosts         []string
 	}{
 		"Missing":       {reason: "nothing is set", before: head, after: head + locked + list + own},
 		"Cluster":       {reason: "other fields stay", before: head + "  cluster:\n    type: aws\n", after: head + "  cluster:\n    type: aws\n    multitenant: true\n" + list + own},
@@ -126,8 +136,12 @@ func TestFluxInstance(t *testing.T) {
 		"Done":          {reason: "it is locked down", before: head + locked + list + own},
 		"Others":        {reason: "other patches stay, first", before: head + locked + list + other, after: head + locked + list + other + own},
 		"Storage":       {reason: "the fleet sets the flag of source-controller", before: head + locked + list + storage, after: head + locked + list + storage + parts[1]},
-		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + parts[0]},
-		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + parts[0]},
+		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + before},
+		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + before},
+		"Proxy":         {reason: "the fleet limits kustomize-controller", before: head + locked + list + proxy, after: head + locked + list + proxy + parts[0] + network},
+		"Hosts":         {reason: "kustomize-controller reaches a host", hosts: []string{"kms.example.com:8200"}, before: head + locked + list + own, after: head + locked + list + reaching},
+		"HostsStay":     {reason: "the hosts stay", before: head + locked + list + reaching},
+		"NoHosts":       {reason: "no host is left", hosts: []string{}, before: head + locked + list + reaching, after: head + locked + list + own},
 		"Ranges":        {reason: "other ranges", ranges: []string{"10.0.0.0/8"}, before: head + locked + list + own + other, after: head + locked + list + other + narrow},
 		"Remembered":    {reason: "the ranges stay", before: head + locked + list + narrow},
 		"Chart":         {reason: "the values of the chart", before: chart + inChart(instanceSync), after: chart + inChart(instanceSync+locked+list+own)},
@@ -138,7 +152,7 @@ func TestFluxInstance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan, err := Make(instanceFleet(t, tc.before), Options{Tenants: !tc.single, ClusterRanges: tc.ranges})
+			plan, err := Make(instanceFleet(t, tc.before), Options{Tenants: !tc.single, ClusterRanges: tc.ranges, EgressHosts: tc.hosts})
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -197,9 +211,9 @@ func TestFluxInstanceDrift(t *testing.T) {
 		spec string
 		got  []string
 	}{
-		"defaults": {"", []string{"false", "default", "true", "", ""}},
-		"one set":  {"  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"false", "default", "true", "set", ""}},
-		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize:\n    patches:\n" + patchesFor(t, 6), []string{"true", "flux", "true", "set", "set"}},
+		"defaults": {"", []string{"false", "default", "true", "", "", ""}},
+		"one set":  {"  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"false", "default", "true", "set", "", ""}},
+		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize:\n    patches:\n" + patchesFor(t, 6), []string{"true", "flux", "true", "set", "set", "set"}},
 	} {
 		states, err := Drift(instanceFleet(t, instanceHead+instanceSync+tc.spec))
 		if err != nil {
@@ -283,7 +297,7 @@ func TestOperatedExpected(t *testing.T) {
 // finds neither the flag nor the network policies wrong.
 func TestInstancePatchesApply(t *testing.T) {
 	t.Parallel()
-	build := func(patches string) (storage FlagState, notifications string) {
+	build := func(patches string) (set []FlagState, notifications string) {
 		dir := t.TempDir()
 		for name, content := range map[string]string{"flux.yaml": string(config.FluxComponents()), "kustomization.yaml": "resources: [flux.yaml]\npatches:\n" + patches} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -296,17 +310,18 @@ func TestInstancePatchesApply(t *testing.T) {
 		}
 		policies := networkPoliciesOf(t, objects)
 		states := FlagStates(objects)
-		i := slices.IndexFunc(states, func(s FlagState) bool { return s.Name == storageFlag })
+		states = slices.DeleteFunc(states, func(s FlagState) bool { return s.Name != storageFlag && !s.isVariable() })
 		if wrong := artifactsOpen(policies); wrong != "" {
 			t.Error(wrong)
 		}
-		return states[i], notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
+		return states, notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
 	}
-	if storage, notifications := build("  []\n"); storage.OK() || notifications == "" {
-		t.Errorf("without patches: %s and %q", storage, notifications)
+	missing := func(s FlagState) bool { return !s.OK() }
+	if states, notifications := build("  []\n"); slices.ContainsFunc(states, FlagState.OK) || notifications == "" {
+		t.Errorf("without patches: %s and %q", states, notifications)
 	}
-	if storage, notifications := build(patchesFor(t, 2)); !storage.OK() || notifications != "" {
-		t.Errorf("with the patches: %s and %q", storage, notifications)
+	if states, notifications := build(patchesFor(t, 2)); len(states) != 3 || slices.ContainsFunc(states, missing) || notifications != "" {
+		t.Errorf("with the patches: %s and %q", states, notifications)
 	}
 }
 

@@ -42,6 +42,8 @@ type component struct {
 	Set []FlagState
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
+	// Egress are the hosts to which kustomize-controller may connect.
+	Egress egress
 	// Warn, Tokens, Flagger, Proxy, Capsule, Defaults and Check enable the optional parts. Capsule enables
 	// Capsule's kinds: see [tree.writeCapsule].
 	Warn, Tokens, Flagger, Proxy, Capsule, Defaults, Check bool
@@ -269,7 +271,7 @@ func (s *survey) check(sync layout.Sync) error {
 		if !f.OK() {
 			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Deployment, f.Name, f))
 		}
-		if f.Got == "" {
+		if f.Got == "" && !f.isVariable() {
 			replaced = "  a patch of the fleet replaces all arguments, the component's too: let it add its own, with op: add and path: /spec/template/spec/containers/0/args/-"
 		}
 	}

@@ -151,12 +151,13 @@ func (n *Network) AllowEgress(address string) {
 // proxyUser is the user name of the proxies.
 const proxyUser = "tenure"
 
-// Env returns the environment that makes a process use the proxies. With it, the
+// Env returns the environment that makes a process use the proxies. The variables are those of its
+// container: proxies in them limit what the process reaches, if nothing listens there. With the environment, the
 // process trusts only the network's CA, and the system's CAs too if the network is
 // online. It contains the proxies' secret: every process with it can read the mapped
 // folders.
-func (n *Network) Env() []string {
-	proxy := "http://" + proxyUser + ":" + n.secret + "@" + n.http.Addr().String()
+func (n *Network) Env(vars map[string]string) []string {
+	proxy := "http://" + limitsOf(vars).user() + ":" + n.secret + "@" + n.http.Addr().String()
 	socks := "socks5h://" + proxyUser + ":" + n.secret + "@" + n.socks.Addr().String()
 	const local = "127.0.0.1,localhost"
 	env := []string{

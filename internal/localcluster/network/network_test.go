@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func start(t *testing.T, change func(*Config)) *running {
 // env returns the value of a variable of Env.
 func (r *running) env(name string) string {
 	r.t.Helper()
-	for _, variable := range r.Env() {
+	for _, variable := range r.Env(nil) {
 		if value, ok := strings.CutPrefix(variable, name+"="); ok {
 			return value
 		}
@@ -90,6 +91,12 @@ func (r *running) env(name string) string {
 // client returns an HTTP client with the environment of Env, as Go reads it.
 func (r *running) client() *http.Client {
 	r.t.Helper()
+	return r.clientWith(nil)
+}
+
+// clientWith is client for a container with these variables.
+func (r *running) clientWith(vars map[string]string) *http.Client {
+	r.t.Helper()
 	pem, err := os.ReadFile(r.env("SSL_CERT_FILE"))
 	if err != nil {
 		r.t.Fatal(err)
@@ -98,7 +105,9 @@ func (r *running) client() *http.Client {
 	if !pool.AppendCertsFromPEM(pem) {
 		r.t.Fatal("SSL_CERT_FILE holds no certificate")
 	}
-	proxy, err := url.Parse(r.env("HTTPS_PROXY"))
+	env := r.Env(vars)
+	at := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "HTTPS_PROXY=") })
+	proxy, err := url.Parse(strings.TrimPrefix(env[at], "HTTPS_PROXY="))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -112,7 +121,13 @@ func (r *running) client() *http.Client {
 
 func (r *running) get(address string) (*http.Response, string, error) {
 	r.t.Helper()
-	response, err := r.client().Get(address)
+	return r.getWith(nil, address)
+}
+
+// getWith is get for a container with these variables.
+func (r *running) getWith(vars map[string]string, address string) (*http.Response, string, error) {
+	r.t.Helper()
+	response, err := r.clientWith(vars).Get(address)
 	if err != nil {
 		return nil, "", err
 	}

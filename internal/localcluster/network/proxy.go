@@ -2,8 +2,6 @@ package network
 
 import (
 	"context"
-	"crypto/subtle"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,29 +17,28 @@ import (
 // requests in absolute form (RFC 9110, 7.1 and 9.3.6).
 func (n *Network) proxyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limits, known := n.authorize(r.Header.Get("Proxy-Authorization"))
 		switch {
-		case !n.knows(r.Header.Get("Proxy-Authorization")):
+		case !known:
 			w.Header().Set("Proxy-Authenticate", `Basic realm="tenure"`)
 			http.Error(w, "this proxy is for the processes of a local cluster", http.StatusProxyAuthRequired)
 		case r.Method == http.MethodConnect:
-			n.connect(w, r, n.connectTo)
+			n.connect(w, r, func(ctx context.Context, host string, port int) (destination, net.Conn, error) {
+				if err := limits.check("https", r.Host); err != nil {
+					return destination{name: host, port: port}, nil, err
+				}
+				return n.connectTo(ctx, host, port)
+			})
 		case r.URL.IsAbs() && r.URL.Scheme == "http":
-			n.absolute(w, r)
+			n.absolute(w, r, limits)
 		default:
 			http.Error(w, "this is a proxy: it takes CONNECT and requests for http:// addresses", http.StatusBadRequest)
 		}
 	})
 }
 
-// knows reports whether credentials (RFC 7617) contain the user name and the secret
-// of the proxies.
-func (n *Network) knows(credentials string) bool {
-	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(proxyUser+":"+n.secret))
-	return subtle.ConstantTimeCompare([]byte(credentials), []byte(want)) == 1
-}
-
 // absolute answers a request in absolute form.
-func (n *Network) absolute(w http.ResponseWriter, r *http.Request) {
+func (n *Network) absolute(w http.ResponseWriter, r *http.Request, limits *limits) {
 	address := r.URL.Host
 	if r.URL.Port() == "" {
 		address = net.JoinHostPort(r.URL.Hostname(), "80")
@@ -49,6 +46,11 @@ func (n *Network) absolute(w http.ResponseWriter, r *http.Request) {
 	host, port, err := splitAddress(address)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err = limits.check("http", address); err != nil {
+		n.refuse(address, err)
+		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
 	d, err := n.route(r.Context(), host, port)

@@ -82,8 +82,9 @@ type Config struct {
 	Platform func(namespace string) bool
 	// Processes starts the processes.
 	Processes Starter
-	// Env is the base environment of every process, NAME=value.
-	Env []string
+	// Env returns the base environment of the process of a container, as NAME=value, from the container's
+	// variables. Nil means none.
+	Env func(vars map[string]string) []string
 	// OnCrash is called when a program ends with an error, and when it cannot be started for
 	// some time. It may be called from any goroutine; nil ignores crashes.
 	OnCrash func(*Crash)

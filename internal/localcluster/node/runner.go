@@ -192,7 +192,11 @@ func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 			return nil, err
 		}
 	}
-	env, dropped := processEnv(r.program, vars, p.n.cfg.Env, fixed)
+	var outside []string
+	if p.n.cfg.Env != nil {
+		outside = p.n.cfg.Env(vars)
+	}
+	env, dropped := processEnv(r.program, vars, outside, fixed)
 	if left := append(inv.dropped, dropped...); len(left) > 0 {
 		p.n.log.Info("left out what has no place on a host", r.attrs("names", strings.Join(left, ", "))...)
 	}

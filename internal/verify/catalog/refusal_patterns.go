@@ -28,6 +28,10 @@ var kyvernoRefusal = regexp.MustCompile(`admission webhook "[^"]*\.kyverno\.svc[
 // Kyverno asks its registry for signatures, and the local cluster has no network.
 var unreachableRegistry = regexp.MustCompile(`failed to verify image|is not mapped \(there is no network`)
 
+// proxyRefusal matches what Go and git say if nothing listens at a proxy, on a cluster and in the network of the
+// local one.
+var proxyRefusal = regexp.MustCompile(`nothing listens at the proxy \S+, which HTTPS?_PROXY names|proxyconnect tcp: dial tcp|from proxy after CONNECT`)
+
 // refusals are patterns of the refusals of the API server and of Flux. They are matched
 // against messages, because Flux passes the API server's refusals on as text.
 var refusals = []struct {
@@ -44,6 +48,7 @@ var refusals = []struct {
 	// kustomize reads nothing but the unpacked artifact, and clones remote bases
 	// into folders beside it that have this name.
 	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
+	{proxyRefusal, constant(noProxyThere)},
 	{regexp.MustCompile(`fs-security-constraint `), constant("paths kept within the artifact")},
 	{regexp.MustCompile(`cycle detected: candidate root`), constant("detection of cycles")},
 	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},

@@ -77,6 +77,7 @@ func registry() []func(register func(...Attack)) {
 		addSourceStatus,
 		addForeignDependency,
 		addRemoteBase,
+		addRemoteFile,
 		addPathTraversal,
 		addUnapprovedSourceAddress,
 		addSharedDecryptionKey,

@@ -140,6 +140,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
 		return report, err
 	}
+	serveFile(opts.Network)
 	envs, err := fleet.scenarios(ctx, opts, admin, victim, report.Tenants)
 	if err != nil {
 		return report, err

@@ -1,0 +1,184 @@
+package lockdown
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomizeController fetches what a tenant's kustomization.yaml names by its address: see
+// https://github.com/fluxcd/website/pull/1406.
+const kustomizeController = "kustomize-controller"
+
+// NoProxyThere is the address of the proxy that kustomize-controller uses for all hosts but a few: the
+// discard port of its own Pod, where nothing listens. What it connects to through this proxy fails
+// at once.
+const NoProxyThere = "http://127.0.0.1:9"
+
+// proxyVariables are the environment variables that name the proxy, and noProxyVariable lists the hosts
+// without it: see https://pkg.go.dev/net/http#ProxyFromEnvironment.
+var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY"}
+
+const noProxyVariable = "NO_PROXY"
+
+// apiServer is the host of the API server, a variable that Kubernetes sets in every container.
+const apiServer = "$(KUBERNETES_SERVICE_HOST)"
+
+// egress are the hosts to which kustomize-controller may connect.
+type egress struct {
+	// Namespace is Flux's, and Domain the domain of the cluster.
+	Namespace, Domain string
+	// Shards are the names of the shards, each with a source-controller.
+	Shards []string
+	// Hosts are hosts besides those of Flux and the API server.
+	Hosts []string
+}
+
+// Proxy is the address of the proxy in the patches.
+func (egress) Proxy() string { return NoProxyThere }
+
+// NoProxy returns the value of NO_PROXY. Flux writes the hosts of its Services with a dot at the end.
+func (e egress) NoProxy() string {
+	services := []string{"source-controller", "notification-controller", "source-watcher"}
+	for _, shard := range e.Shards {
+		services = append(services, "source-controller-"+shard)
+	}
+	all := []string{apiServer}
+	for _, service := range services {
+		host := service + "." + e.Namespace + ".svc." + e.Domain
+		all = append(all, host, host+".")
+	}
+	// A kubeconfig of a tenant may name the proxy in any form.
+	proxy := "tenure-proxy." + e.Namespace + ".svc"
+	all = append(all, proxy, proxy+"."+e.Domain, proxy+"."+e.Domain+".")
+	return strings.Join(append(all, e.Hosts...), ",")
+}
+
+// hostAndPort is the syntax of a host with an optional port.
+var hostAndPort = regexp.MustCompile(`^([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?$`)
+
+// egressHosts returns the wanted hosts, or the hosts of before if there are none. An empty list removes
+// them.
+func egressHosts(wanted, before []string) ([]string, error) {
+	if wanted == nil {
+		return before, nil
+	}
+	hosts := slices.Clone(wanted)
+	for _, host := range hosts {
+		if !hostAndPort.MatchString(host) || !strings.ContainsAny(host, ".:") || strings.HasPrefix(host, ".") {
+			return nil, fmt.Errorf("cannot let kustomize-controller connect to %q: write a host such as kms.example.com or kms.example.com:8200 (--egress-host)", host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts), nil
+}
+
+// limitEgress sets the hosts to which kustomize-controller may connect. Before are the hosts of the fleet,
+// and flux are Flux's manifests.
+func (c *component) limitEgress(o Options, before []string, flux []*unstructured.Unstructured) error {
+	hosts, err := egressHosts(o.EgressHosts, before)
+	c.Egress = egress{Namespace: c.Namespace, Domain: clusterDomain(flux), Shards: c.Shards, Hosts: hosts}
+	return err
+}
+
+// egressNote returns a note about the objects of the fleet that kustomize-controller applies to other
+// clusters, or "" if there are none or the fleet names hosts.
+func (c *component) egressNote(plain *survey) string {
+	var remote []string
+	for _, o := range plain.objects {
+		if o.isFlux("Kustomization") && o.has("spec", "kubeConfig") {
+			remote = append(remote, o.String())
+		}
+	}
+	if len(remote) == 0 || len(c.Egress.Hosts) > 0 {
+		return ""
+	}
+	return "kustomize-controller connects to no other cluster: name the API server of each with --egress-host, for " + listed(remote)
+}
+
+// clusterDomain returns the domain of the cluster as kustomize-controller has it in the address for
+// events.
+func clusterDomain(objects []*unstructured.Unstructured) string {
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" || controllerOf(o) != kustomizeController {
+			continue
+		}
+		for _, address := range valuesOf(arguments(o), "--events-addr") {
+			parsed, err := url.Parse(address)
+			if err != nil {
+				continue
+			}
+			_, domain, found := strings.Cut(strings.TrimSuffix(parsed.Hostname(), "."), ".svc.")
+			if found && len(validation.IsDNS1123Subdomain(domain)) == 0 {
+				return domain
+			}
+		}
+	}
+	return defaultDomain
+}
+
+// defaultDomain is the domain of a cluster unless its admins chose another one.
+const defaultDomain = "cluster.local"
+
+// environment returns the value of a variable in a Deployment's first container, which is Flux's, and
+// false if it has none.
+func environment(o *unstructured.Unstructured, name string) (string, bool) {
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return "", false
+	}
+	value, found := "", false
+	for _, entry := range asList(asMap(containers[0])["env"]) {
+		if variable := asMap(entry); variable["name"] == name {
+			value, _ = variable["value"].(string)
+			found = true
+		}
+	}
+	return value, found
+}
+
+// rememberedHosts returns the hosts besides Flux's and the API server in a file with the patches of
+// the lockdown.
+func rememberedHosts(text string) []string {
+	var file struct {
+		Patches []struct{ Patch string }
+	}
+	if yaml.Unmarshal([]byte(text), &file) != nil {
+		return nil
+	}
+	for _, p := range file.Patches {
+		if hosts := hostsIn(p.Patch); hosts != nil {
+			return hosts
+		}
+	}
+	return nil
+}
+
+// hostsIn returns the hosts in a patch of the lockdown that kustomize-controller reaches besides Flux's and
+// the API server, or nil for another patch.
+func hostsIn(patch string) []string {
+	var deployment unstructured.Unstructured
+	// A list of operations is no Deployment.
+	if yaml.Unmarshal([]byte(patch), &deployment.Object) != nil {
+		return nil
+	}
+	value, found := environment(&deployment, noProxyVariable)
+	if !found {
+		return nil
+	}
+	hosts := []string{}
+	for host := range strings.SplitSeq(value, ",") {
+		service, _, inCluster := strings.Cut(host, ".")
+		inCluster = inCluster && strings.Contains(host+".", ".svc.") && (slices.Contains([]string{"notification-controller", "source-watcher", "tenure-proxy"}, service) || strings.HasPrefix(service, "source-controller"))
+		if host != apiServer && !inCluster {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}

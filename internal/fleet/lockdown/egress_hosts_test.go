@@ -1,0 +1,48 @@
+package lockdown_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+)
+
+// TestEgressHostsStay checks that later runs keep the hosts of a fleet until they are named anew, and that a
+// fleet which applies to another cluster is told about them.
+func TestEgressHostsStay(t *testing.T) {
+	t.Parallel()
+	dir := example(t)
+	const component = "clusters/staging/flux-system/tenure/kustomization.yaml"
+	for _, tc := range []struct {
+		reason string
+		hosts  []string
+		want   string
+	}{
+		{"a new fleet", nil, "tenure-proxy.flux-system.svc.cluster.local.\n"},
+		{"two hosts", []string{"vault.example.com:8200", "kms.example.com"}, ".svc.cluster.local.,kms.example.com,vault.example.com:8200\n"},
+		{"another run", nil, ".svc.cluster.local.,kms.example.com,vault.example.com:8200\n"},
+		{"another host", []string{"kms.example.com"}, ".svc.cluster.local.,kms.example.com\n"},
+		{"none", []string{}, "tenure-proxy.flux-system.svc.cluster.local.\n"},
+	} {
+		plan := apply(t, dir, "clusters/staging", lockdown.Options{Tenants: true, Allow: allow, EgressHosts: tc.hosts})
+		_, value, found := strings.Cut(read(t, dir)[component], "- name: NO_PROXY\n                    value: ")
+		if line, _, _ := strings.Cut(value, "\n"); !found || !strings.HasSuffix(line+"\n", tc.want) {
+			t.Errorf("%s: NO_PROXY is %s, want the end %s", tc.reason, line, tc.want)
+		}
+		if notes := strings.Join(plan.Notes, "\n"); strings.Contains(notes, "--egress-host") {
+			t.Errorf("%s: the fleet applies to one cluster, and the notes are %s", tc.reason, notes)
+		}
+	}
+	remote := "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: hub, namespace: flux-system}\nspec: {interval: 1m, path: ./hub, prune: true, serviceAccountName: tenure-root, sourceRef: {kind: GitRepository, name: flux-system}, kubeConfig: {secretRef: {name: hub}}}\n"
+	write(t, dir, "clusters/staging/hub.yaml", remote)
+	write(t, dir, "hub/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: hub}\n")
+	for _, tc := range []struct {
+		hosts []string
+		noted bool
+	}{{nil, true}, {[]string{"hub.example.com:6443"}, false}} {
+		plan := apply(t, dir, "clusters/staging", lockdown.Options{Tenants: true, Allow: allow, EgressHosts: tc.hosts})
+		if notes := strings.Join(plan.Notes, "\n"); strings.Contains(notes, "--egress-host, for Kustomization flux-system/hub") != tc.noted {
+			t.Errorf("with the hosts %q: the notes are %s", tc.hosts, notes)
+		}
+	}
+}

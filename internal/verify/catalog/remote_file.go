@@ -1,0 +1,62 @@
+package catalog
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// noProxyThere is the control that stops S15: kustomize-controller reaches other hosts by a proxy only, and
+// nothing listens there.
+const noProxyThere = "HTTPS_PROXY of kustomize-controller"
+
+func addRemoteFile(register func(...Attack)) {
+	canary := func(namespace string) *unstructured.Unstructured { return configMap(namespace, name("s15")) }
+	attack := Attack{
+		ID: "S15", Via: Git,
+		Kinds:      []string{"Kustomization"},
+		Title:      "lets kustomize-controller connect to a host that a kustomization.yaml names, which bypasses the approved sources and network policies",
+		Controls:   []string{noProxyThere},
+		References: []string{"flux2 documentation: --no-remote-bases is about bases (fluxcd/website#1406)"},
+		Fix: Fix{
+			Advice: "start kustomize-controller with HTTP_PROXY and HTTPS_PROXY as an address where nothing listens, such as http://127.0.0.1:9, and with Flux's Services, $(KUBERNETES_SERVICE_HOST) and the hosts that it needs in NO_PROXY; `tenure profile multi-tenant` does so",
+		},
+		Deep: true,
+	}
+	attack.Files = func(e *Scenario) map[string]string {
+		return map[string]string{
+			"aimed/kustomization.yaml": kustomizationOf(e, "https://"+baseHost+filePath),
+			"own/kustomization.yaml":   kustomizationOf(e, "file.yaml"),
+			"own/file.yaml":            manifest(canary("")),
+		}
+	}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
+		// What is no file may be a base, which kustomize tries then, and --no-remote-bases refuses.
+		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
+			f.Control = noProxyThere
+		}
+		return f
+	}
+	register(attack)
+}
+
+// filePath is the path of the file that S15 names, on the host of S7's repository.
+const filePath = "/files/s15.yaml"
+
+// serveFile serves the file that S15 names.
+func serveFile(outside Outside) {
+	if outside == nil {
+		return
+	}
+	outside.Handle(baseHost, filePath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = io.WriteString(w, manifest(configMap("", name("s15"))))
+	}))
+}
