@@ -63,6 +63,7 @@ func listedTenureRows() []Row {
 		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
 		singleControl(rule("bindings"), "I4-api-RoleBinding"),
 		singleControl(rule("managed"), onManagedObjects...),
+		singleControl(rule("adoption"), "A5-api-workloads"),
 		singleControl(rule("manager"), "I25-api"),
 		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease", "S12-api"),
 		singleControl(rule("flagger"), "N6-api"),

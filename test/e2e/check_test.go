@@ -39,7 +39,9 @@ func TestCheckOfAnOperator(t *testing.T) {
 		for _, line := range []string{
 			"kustomize-controller --default-service-account +True +in force",
 			"notification-controller --no-cross-namespace-refs +True +in force",
-			"source-controller --storage-addr +False +missing: add its patch to the FluxInstance",
+			"kustomize-controller HTTPS_PROXY +False +missing",
+			"source-controller --storage-addr +False +missing",
+			"  for 3 of them: add its patch to the FluxInstance",
 			"flux-operator --default-service-account +False +missing, .*multitenancy.enabled: true",
 			"rights of Flux +True +as flux-operator binds them",
 			"rights of tenants +False +RoleBinding blue/flux gives blue/flux the role admin",

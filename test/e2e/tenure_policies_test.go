@@ -52,6 +52,17 @@ spec:
           image: images.example.com/agent:1
           resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
           securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: probe, labels: {app: probe}}
+spec:
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: probe
+      image: images.example.com/probe:1
+      resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
 // platformSet is a ResourceSet of the platform. A fleet with one runs flux-operator.

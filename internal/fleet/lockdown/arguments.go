@@ -59,9 +59,10 @@ func (c *component) Serves() bool {
 	return !c.sets(Flag{Controller: "source-controller", Name: storageFlag})
 }
 
-// Closed reports whether the component takes the way to other hosts from kustomize-controller.
+// Closed reports whether the component takes the way to other hosts from kustomize-controller. It
+// leaves a proxy of the fleet: the network may have no other way out.
 func (c *component) Closed() bool {
-	return slices.ContainsFunc(proxyVariables, func(name string) bool {
+	return c.FleetProxy == "" && slices.ContainsFunc(proxyVariables, func(name string) bool {
 		return !c.sets(Flag{Controller: kustomizeController, Name: name})
 	})
 }

@@ -83,13 +83,32 @@ func egressHosts(wanted, before []string) ([]string, error) {
 // and flux are Flux's manifests.
 func (c *component) limitEgress(o Options, before []string, flux []*unstructured.Unstructured) error {
 	hosts, err := egressHosts(o.EgressHosts, before)
+	c.FleetProxy = proxyOfFleet(flux)
 	c.Egress = egress{Namespace: c.Namespace, Domain: clusterDomain(flux), Shards: c.Shards, Hosts: hosts}
 	return err
 }
 
-// egressNote returns a note about the objects of the fleet that kustomize-controller applies to other
-// clusters, or "" if there are none or the fleet names hosts.
+// proxyOfFleet returns the proxy that the fleet itself gives to kustomize-controller, or "".
+func proxyOfFleet(flux []*unstructured.Unstructured) string {
+	for _, o := range flux {
+		if o.GetKind() != "Deployment" || controllerOf(o) != kustomizeController {
+			continue
+		}
+		for _, name := range proxyVariables {
+			if value, _ := environment(o, name); value != "" && value != NoProxyThere {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+// egressNote returns a note about the fleet's own proxy of kustomize-controller, or about the objects that
+// it applies to other clusters, or "" if there is nothing to do.
 func (c *component) egressNote(plain *survey) string {
+	if c.FleetProxy != "" {
+		return "kustomize-controller uses the proxy of the fleet, " + c.FleetProxy + ", and the profile leaves it so: let that proxy refuse the hosts that no file of a tenant may name, such as those of the cluster and of its cloud"
+	}
 	var remote []string
 	for _, o := range plain.objects {
 		if o.isFlux("Kustomization") && o.has("spec", "kubeConfig") {

@@ -46,3 +46,32 @@ func TestEgressHostsStay(t *testing.T) {
 		}
 	}
 }
+
+// TestProxyOfTheFleet checks that the profile leaves a proxy that the fleet gives to its controllers, says so, and
+// that the state shows it.
+func TestProxyOfTheFleet(t *testing.T) {
+	t.Parallel()
+	const (
+		system = "clusters/staging/flux-system/"
+		proxy  = "http://proxy.example.com:3128"
+		patch  = "patches:\n  - target: {kind: Deployment, labelSelector: app.kubernetes.io/part-of=flux}\n    patch: |\n      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: HTTPS_PROXY, value: \"" + proxy + "\"}}\n"
+	)
+	dir := example(t)
+	write(t, dir, system+"kustomization.yaml", strings.Replace(read(t, dir)[system+"kustomization.yaml"], "patches:\n", patch, 1))
+	plan := apply(t, dir, "clusters/staging", lockdown.Options{Tenants: true, Allow: allow})
+	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, "kustomize-controller uses the proxy of the fleet, "+proxy) {
+		t.Errorf("the notes do not name the proxy: %s", notes)
+	}
+	if component := read(t, dir)[system+"tenure/kustomization.yaml"]; strings.Contains(component, "HTTPS_PROXY") {
+		t.Error("the component sets another proxy")
+	}
+	states, err := lockdown.Drift(load(t, dir, "clusters/staging"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.Name == "HTTPS_PROXY" && (s.OK() || s.String() != "is "+proxy) {
+			t.Errorf("the state of the variable: %s", s)
+		}
+	}
+}

@@ -63,7 +63,10 @@ func TestEgress(t *testing.T) {
 				continue
 			}
 			controllers++
-			proxy := proxyOf(o)
+			if proxy := proxyOf(o, "fd00::1"); proxy("https://[fd00::1]:443/api") != "" || proxy("https://[fd00::2]:443/api") != NoProxyThere {
+				t.Errorf("%s: %s does not reach the API server with IPv6, or another address", reason, o.GetName())
+			}
+			proxy := proxyOf(o, "10.96.0.1")
 			for address, want := range with(tc.open, tc.refused) {
 				if got := proxy(address) == NoProxyThere; got != want {
 					t.Errorf("%s: %s is refused to %s: %t, want %t", reason, address, o.GetName(), got, want)
@@ -97,12 +100,12 @@ func with(open, refused []string) map[string]bool {
 	return all
 }
 
-// proxyOf returns a function that returns the proxy of a Deployment for an address. The API server is
-// 10.96.0.1.
-func proxyOf(o *unstructured.Unstructured) func(address string) string {
+// proxyOf returns a function that returns the proxy of a Deployment for an address. Server is the host of the
+// API server.
+func proxyOf(o *unstructured.Unstructured, server string) func(address string) string {
 	get := func(name string) string {
 		value, _ := environment(o, name)
-		return strings.ReplaceAll(value, apiServer, "10.96.0.1")
+		return strings.ReplaceAll(value, apiServer, server)
 	}
 	config := httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get(noProxyVariable)}
 	choose := config.ProxyFunc()

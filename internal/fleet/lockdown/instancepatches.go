@@ -36,6 +36,10 @@ func (p instancePatch) limitsKustomize() bool {
 	return strings.Contains(p.Patch, noProxyVariable) && strings.Contains(p.Patch, NoProxyThere)
 }
 
+// setsProxy reports whether the patch gives a proxy to controllers, whose network may have no other way
+// out.
+func (p instancePatch) setsProxy() bool { return strings.Contains(p.Patch, "HTTPS_PROXY") }
+
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
 // A strategic merge patch may have the name in itself.
 func (p instancePatch) limitsEgress() bool {
@@ -54,8 +58,8 @@ type instanceFile struct {
 	Egress  egress
 }
 
-// instancePatches returns the patches of the lockdown. It leaves out the flag of source-controller, and
-// the network policies, if another patch of the FluxInstance sets them.
+// instancePatches returns the patches of the lockdown. It leaves out the flag of source-controller, the
+// proxies of kustomize-controller, and the network policies, if another patch of the FluxInstance sets them.
 func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]instancePatch, error) {
 	rendered, err := renderFile("instance.yaml", instanceFile{blocked, hosts})
 	if err != nil {
@@ -71,7 +75,7 @@ func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]insta
 	others := slices.DeleteFunc(slices.Clone(now), instancePatch.own)
 	return slices.DeleteFunc(wanted, func(p instancePatch) bool {
 		part := instancePatch.limitsEgress
-		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.limitsKustomize} {
+		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsProxy} {
 			if other(p) {
 				part = other
 			}

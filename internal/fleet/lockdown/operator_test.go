@@ -106,15 +106,16 @@ func patchesReaching(t *testing.T, indentation int, hosts []string, ranges ...st
 func TestFluxInstance(t *testing.T) {
 	t.Parallel()
 	const (
-		chart   = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: flux}\nspec:\n  values:\n    instance:\n"
-		locked  = "  cluster:\n    multitenant: true\n"
-		opened  = "  cluster:\n    multitenant: false\n"
-		list    = "  kustomize:\n    patches:\n"
-		other   = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
-		storage = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
-		merged  = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
-		proxy   = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: NO_PROXY}}, {op: add, path: /b, value: {name: HTTPS_PROXY, value: 'http://127.0.0.1:9'}}]\"}\n"
-		egress  = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
+		chart     = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: flux}\nspec:\n  values:\n    instance:\n"
+		locked    = "  cluster:\n    multitenant: true\n"
+		opened    = "  cluster:\n    multitenant: false\n"
+		list      = "  kustomize:\n    patches:\n"
+		other     = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
+		storage   = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
+		merged    = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
+		proxy     = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: NO_PROXY}}, {op: add, path: /b, value: {name: HTTPS_PROXY, value: 'http://127.0.0.1:9'}}]\"}\n"
+		corporate = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: HTTPS_PROXY, value: 'http://proxy.example.com:3128'}}]\"}\n"
+		egress    = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
 	)
 	inChart := func(text string) string {
 		return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
@@ -139,6 +140,7 @@ func TestFluxInstance(t *testing.T) {
 		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + before},
 		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + before},
 		"Proxy":         {reason: "the fleet limits kustomize-controller", before: head + locked + list + proxy, after: head + locked + list + proxy + parts[0] + network},
+		"FleetProxy":    {reason: "the fleet gives a proxy to all controllers", before: head + locked + list + corporate, after: head + locked + list + corporate + parts[0] + network},
 		"Hosts":         {reason: "kustomize-controller reaches a host", hosts: []string{"kms.example.com:8200"}, before: head + locked + list + own, after: head + locked + list + reaching},
 		"HostsStay":     {reason: "the hosts stay", before: head + locked + list + reaching},
 		"NoHosts":       {reason: "no host is left", hosts: []string{}, before: head + locked + list + reaching, after: head + locked + list + own},

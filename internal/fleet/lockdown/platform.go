@@ -42,6 +42,8 @@ type component struct {
 	Set []FlagState
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
+	// FleetProxy is the proxy that the fleet itself gives to kustomize-controller, or empty.
+	FleetProxy string
 	// Egress are the hosts to which kustomize-controller may connect.
 	Egress egress
 	// Warn, Tokens, Flagger, Proxy, Capsule, Defaults and Check enable the optional parts. Capsule enables
@@ -268,6 +270,9 @@ func (s *survey) check(sync layout.Sync) error {
 	var wrong []string
 	replaced := ""
 	for _, f := range FlagStates(s.system()) {
+		if f.isVariable() && proxyOfFleet(s.system()) != "" {
+			continue
+		}
 		if !f.OK() {
 			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Deployment, f.Name, f))
 		}

@@ -180,7 +180,12 @@ func (e *Scenario) adoption(taken client.Object, kind string, by *unstructured.U
 			}
 			owned, _ := taken.DeepCopyObject().(client.Object)
 			owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: by.GetAPIVersion(), Kind: by.GetKind(), Name: by.GetName(), UID: "tenure-attack-a5", Controller: new(true), BlockOwnerDeletion: new(true)}})
-			return e.controllers[ofKind(by.GetKind()).controller].Update(ctx, owned, client.DryRunAll)
+			controller := e.controllers[ofKind(by.GetKind()).controller]
+			if kind == "Pod" {
+				// Kubernetes' role for the controller has no right to update Pods.
+				return controller.Patch(ctx, owned, client.MergeFrom(taken), client.DryRunAll)
+			}
+			return controller.Update(ctx, owned, client.DryRunAll)
 		},
 	}
 }

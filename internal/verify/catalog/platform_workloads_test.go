@@ -50,7 +50,7 @@ func TestTakesWorkloads(t *testing.T) {
 		"place":      {"a Pod of the tenant's with its labels replaces its Pod", all, "Pod", GotThrough, "take the place of one of Deployment team/agent"},
 		"replica":    {"a Pod of the tenant's is one of the StatefulSet's", []client.Object{profile, workload("StatefulSet", "flux-system")}, "Pod", GotThrough, "take the place of one of StatefulSet team/agent"},
 		"claim":      {"a claim of the StatefulSet can be deleted", []client.Object{profile, workload("StatefulSet", "flux-system"), claim("data-agent-0", nil)}, "delete", GotThrough, "delete the claim data-agent-0"},
-		"adopted":    {"a ReplicaSet of the tenant's takes a Pod", []client.Object{profile, alone}, "update", GotThrough, "take over Pod team/alone of the platform with a ReplicaSet"},
+		"adopted":    {"a ReplicaSet of the tenant's takes a Pod", []client.Object{profile, alone}, "patch", GotThrough, "take over Pod team/alone of the platform with a ReplicaSet"},
 		"owned":      {"a StatefulSet of the tenant's takes a claim", []client.Object{profile, claim("data-x-0", applied)}, "update", GotThrough, "take over PersistentVolumeClaim team/data-x-0 of the platform with a StatefulSet"},
 		"kept":       {"no controller takes them", []client.Object{profile, alone, claim("data-x-0", applied)}, "", Stopped, "tenure-objects-own"},
 		"tenant's":   {"the tenant's own Pods and claims are none of the platform's", []client.Object{profile, claim("data-x-0", nil)}, "update", Stopped, "no workload"},
@@ -90,6 +90,9 @@ func TestTakesWorkloads(t *testing.T) {
 				e.controllers[account] = interceptor.NewClient(e.Admin, interceptor.Funcs{
 					Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 						return answer("update")
+					},
+					Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+						return answer("patch")
 					},
 				})
 			}
