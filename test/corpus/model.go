@@ -181,7 +181,7 @@ func (s state) open() map[string]bool {
 		"N1-api":             alerts && !flag("notification-controller", flagged),
 		"N2-api":             receivers && !flag("notification-controller", flagged),
 		"S7-git":             !flag("kustomize-controller", "--no-remote-bases"),
-		"S15-git":            true, // no fleet of the corpus takes the way to other hosts from kustomize-controller
+		"S15-git":            true, // of the fleets that are mutated, none takes the way to other hosts from kustomize-controller
 
 		"I13-api":            syncs && !held("accounts", 1, "kustomizations") || releases && !held("accounts", 1, "helmreleases"),
 		"S5-api":             syncs && !held("dependencies", 0, "kustomizations"),
