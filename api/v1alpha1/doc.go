@@ -47,8 +47,13 @@ const (
 const LabelCapsuleCordoned = "projectcapsule.dev/cordoned"
 
 // LabelParameters is set on a tenant's namespace, to any value, when its
-// TenantParameters are there: from then on they hold instead of the profile.
-const LabelParameters = "tenure.dev/parameters"
+// TenantParameters are there: from then on they hold instead of the profile. With the value
+// [ParametersWithoutDefaults], objects in the namespace get no defaults, and the API server leaves out
+// the policy that sets them.
+const (
+	LabelParameters           = "tenure.dev/parameters"
+	ParametersWithoutDefaults = "without-defaults"
+)
 
 // LabelMadeBy marks a namespace that an owner of a Tenant created, with the value
 // [MadeByOwner]. Tenure's webhook sets it. The platform applies nothing to such a

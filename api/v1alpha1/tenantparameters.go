@@ -39,12 +39,21 @@ type TenantParametersSpec struct {
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
 
 	// platformWorkloads are the workloads in this namespace that syncs of the platform
-	// applied, as KIND/NAME: Deployments, StatefulSets and DaemonSets with their ReplicaSets
-	// and Pods, and HorizontalPodAutoscalers. The tenant must not scale, evict or enter them.
+	// applied, as KIND/NAME: Deployments, StatefulSets, DaemonSets, CronJobs and Jobs with what
+	// Kubernetes makes of them, and HorizontalPodAutoscalers. The tenant must not scale, evict or
+	// enter them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	PlatformWorkloads []string `json:"platformWorkloads,omitempty"`
+
+	// platformSelectors are the selectors by which the workloads in platformWorkloads take Pods,
+	// ReplicaSets and ControllerRevisions for their own. The tenant must not create objects with
+	// such labels.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	PlatformSelectors []metav1.LabelSelector `json:"platformSelectors,omitempty"`
 
 	// keySecrets are the names of the Secrets with the platform's public keys that the
 	// manager keeps in this namespace.

@@ -324,11 +324,12 @@ const (
 	RegistryRequired = "Required"
 )
 
-// ImagePattern is a pattern of repositories that begins with the name of the registry. A *
-// matches any characters except a slash, and a final /** matches everything below.
+// ImagePattern is a pattern of repositories that begins with the name of the registry, which is
+// localhost or has a dot or a port: docker.io/acme/nginx, and not acme/nginx. A * matches any
+// characters except a slash, and a final /** matches everything below.
 //
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:Pattern=`^[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[a-z0-9._*-]+)+$`
+// +kubebuilder:validation:Pattern=`^(localhost|[a-z0-9*][a-z0-9*-]*:[0-9]{1,5}|[a-z0-9*][a-z0-9*-]*([.][a-z0-9*-]*[a-z0-9*])+(:[0-9]{1,5})?)(/[a-z0-9._*-]+)+$`
 // +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*[*][^/.:]*[:/]')",message="a pattern has no * in the last label of its registry: everything under a top-level domain would match"
 // +kubebuilder:validation:XValidation:rule="!self.matches('[*][*].') && !self.matches('[^/][*][*]')",message="a pattern has ** at its end only, as /**"
 type ImagePattern string
@@ -481,8 +482,8 @@ type Services struct {
 	// +kubebuilder:validation:MaxLength=512
 	DeniedAnnotationExpression string `json:"deniedAnnotationExpression,omitempty"`
 
-	// metadata are labels and annotations that all Services of the tenant get, like
-	// workloads.metadata.
+	// metadata are labels and annotations that all Services and EndpointSlices of the tenant
+	// get, like workloads.metadata.
 	// +optional
 	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 }

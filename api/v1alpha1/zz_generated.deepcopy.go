@@ -1649,6 +1649,13 @@ func (in *TenantParametersSpec) DeepCopyInto(out *TenantParametersSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.PlatformSelectors != nil {
+		in, out := &in.PlatformSelectors, &out.PlatformSelectors
+		*out = make([]v1.LabelSelector, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.KeySecrets != nil {
 		in, out := &in.KeySecrets, &out.KeySecrets
 		*out = make([]string, len(*in))

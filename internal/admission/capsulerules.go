@@ -145,7 +145,7 @@ func (p *ruled) refuses(name, expression string) {
 func CapsuleRules() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	for _, p := range []*ruled{ruledPods(), ruledServices(), ruledHosts(), ruledMetadata(), ruledNamespaces(v1alpha1.LabelCapsuleTenant), ruledNamespaces(v1alpha1.LabelTenant)} {
+	for _, p := range []*ruled{ruledPods(), ruledServices(), ruledHosts(), ruledMetadata(), ruledManaged(), ruledNamespaces(v1alpha1.LabelCapsuleTenant), ruledNamespaces(v1alpha1.LabelTenant)} {
 		policies = append(policies, p.policy())
 		bindings = append(bindings, p.binding())
 	}
@@ -377,10 +377,72 @@ func ruledMetadata() *ruled {
 			on(writes, "", "events"), on(writes, "events.k8s.io", "events"), on(writes, "coordination.k8s.io", "leases"),
 		},
 	}
-	p.prefix = "'Tenant ' + params.metadata.?labels[?'" + v1alpha1.LabelCapsuleTenant + "'].orValue('of the namespace') + ' denied the request: '"
-	// An * in the name of a kind matches any characters.
-	p.metadata("request.kind.kind.matches('^' + k.replace('*', '.*') + '$')")
+	p.prefix = tenantOfNamespace
+	p.metadata(kindMatches)
 	return p
+}
+
+const (
+	// tenantOfNamespace begins the refusals in a namespace.
+	tenantOfNamespace = "'Tenant ' + params.metadata.?labels[?'" + v1alpha1.LabelCapsuleTenant + "'].orValue('of the namespace') + ' denied the request: '"
+	// kindMatches is true if the kind k of a rule stands for the kind of the object. An * in it matches any
+	// characters.
+	kindMatches = "request.kind.kind.matches('^' + k.replace('*', '.*') + '$')"
+)
+
+// metadataFields are the fields of an object that rules about metadata read, and the words for one entry.
+var metadataFields = []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}}
+
+// ruledManaged: the labels and annotations that rules manage. The webhook for rules sets them in the
+// objects that the policy matches. Unlike the policy for other metadata, this one holds for Pods that the
+// controllers of Kubernetes create: otherwise a Deployment would choose the labels of Pods while the
+// webhook does not answer. It also matches the status, since some kinds let metadata change with it.
+func ruledManaged() *ruled {
+	every := on(writes, "*", "*")
+	status := on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update}, "*", "*/status")
+	every.Scope, status.Scope = new(admissionregistrationv1.NamespacedScope), new(admissionregistrationv1.NamespacedScope)
+	hasManaged := make([]string, 0, len(metadataFields))
+	for _, of := range metadataFields {
+		hasManaged = append(hasManaged, fmt.Sprintf("d.?%[1]s.orValue({}).exists(s, d.%[1]s[s].?managed.hasValue())", of.field))
+	}
+	p := &ruled{
+		name: "managed", title: "objects have the labels and annotations that the rules of their Capsule Tenant manage",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{every, status},
+		conditions: []string{
+			"params.?status.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).exists(d, " + join(hasManaged, " || ") + "))",
+			"(request.kind.kind == 'Pod' && request.operation == 'CREATE' || " + notKubernetes + ")",
+		},
+		excluded: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, v1beta2.GroupVersion.Group, "rulestatuses", "rulestatuses/status"), on(writes, v1alpha1.GroupVersion.Group, "tenantparameters"),
+			on(writes, "", "events", "endpoints", "secrets"), on(writes, "events.k8s.io", "events"), on(writes, "coordination.k8s.io", "leases"),
+			on(writes, "discovery.k8s.io", "endpointslices"), on(writes, "authorization.k8s.io", "*"),
+		},
+	}
+	p.prefix = tenantOfNamespace
+	p.ofKind(kindMatches)
+	for _, of := range metadataFields {
+		p.managed(of.field)
+		value := func(object string) string { return fmt.Sprintf("%s.metadata.?%s[?e.k]", object, of.field) }
+		// Objects that are older than a rule keep their value until the webhook sees them.
+		wrong := fmt.Sprintf("(!%[1]s.hasValue() || string(%[1]s.value()) != e.v) && (oldObject == null || %[1]s != %[2]s)", value("object"), value("oldObject"))
+		message := fmt.Sprintf(`'metadata %[1]s "' + e.k + '" at metadata.%[2]s["' + e.k + '"] is managed by namespace rule, with the value "' + e.v + '": give it this value, or try again when the manager answers, whose webhook sets it'`, of.word, of.field)
+		p.refuses("changed_"+of.field, firsts(fmt.Sprintf("variables.managed_%[1]s.map(l, %[2]s)", of.field,
+			firsts(fmt.Sprintf("l.map(n, n.map(e, {'k': e.k, 'v': %s[0]}).filter(e, %s).map(e, %s))", lastManaged(of.field, "e.k"), wrong, message)))))
+	}
+	return p
+}
+
+// managed adds the variable managed_FIELD: for each rule, and each of its entries for the kind of the
+// object, the names k with the values v that the rule manages.
+func (p *ruled) managed(field string) {
+	p.variable("managed_"+field, fmt.Sprintf("variables.ofKind.map(r, r.metadata.map(d, [d.?%s.orValue({})].map(m, m.filter(s, m[s].?managed.hasValue()).map(s, {'k': string(s), 'v': string(m[s].managed)}))[0]))", field))
+}
+
+// lastManaged returns CEL for a list with the value that the last rule which manages the name gives it. The
+// list is empty if no rule manages it.
+func lastManaged(field, name string) string {
+	return fmt.Sprintf("[%[2]s].map(name, variables.managed_%[1]s.map(l, l.map(n, n.filter(g, g.k == name).map(g, g.v)).filter(n, n.size() > 0)).filter(l, l.size() > 0))"+
+		".map(all, all.size() == 0 ? [] : [all[all.size() - 1]].map(l, l[l.size() - 1][0]))[0]", field, name)
 }
 
 // ruledNamespaces: labels and annotations of namespaces themselves, for rules that name their kind.
@@ -416,21 +478,28 @@ func ruledNamespaces(label string) *ruled {
 	return p
 }
 
+// ofKind adds the variable ofKind: the rules about the metadata of the kind of the object. ofKind is CEL
+// that is true if the kind k of a rule stands for this kind.
+func (p *ruled) ofKind(ofKind string) {
+	// The group of an entry is a group, a group with a version, or * for all; v1 and the
+	// empty text are the core group.
+	const ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
+	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, d.?kinds.orValue([]).exists(k, %s) && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
+}
+
 // metadata adds the refusals about labels and annotations. ofKind is CEL that is true if the kind
 // k of a rule stands for the kind of the object.
 func (p *ruled) metadata(ofKind string) {
 	const (
-		// The group of an entry is a group, a group with a version, or * for all; v1 and the
-		// empty text are the core group.
-		ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
 		// reserved are the names that Capsule keeps for itself.
 		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io')"
 		// named is true if the key s of a rule stands for the name k: s is a regular
 		// expression, in which a * alone matches any characters.
 		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"
 	)
-	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, d.?kinds.orValue([]).exists(k, %s) && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
-	for _, of := range []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}} {
+	p.ofKind(ofKind)
+	for _, of := range metadataFields {
+		p.managed(of.field)
 		has := func(object string) string {
 			return fmt.Sprintf("%s.metadata.?%s.orValue({}).exists(k, %s)", object, of.field, named)
 		}
@@ -438,10 +507,12 @@ func (p *ruled) metadata(ofKind string) {
 		missing := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
 			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0])`, of.field, reservedKey, has("object"), has("oldObject"), of.word)
 		p.refuses("missing_"+of.field, firsts("variables.ofKind.filter(r, r.action == 'allow').map(r, "+firsts(missing)+")"))
-		// An entry that denies without values denies the name. One that has a default is about that.
-		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && !m[s].?default.hasValue() && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
+		// An entry that denies without values denies the name. One that has a default or a managed value is
+		// about that.
+		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && !m[s].?default.hasValue() && !m[s].?managed.hasValue() && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
 		values := func(object string) string {
-			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
+			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s) && %[4]s.all(v, v != string(m[k]))).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]",
+				object, of.field, reserved, lastManaged(of.field, "k"))
 		}
 		p.of("wrong_"+of.field, ruleMatcher{
 			name: "metadata " + of.word, allowed: "Allowed metadata values", values: values, same: "o.v == x.v && o.key == x.key",

@@ -285,6 +285,98 @@ rules:
 	})
 }
 
+// The labels and annotations that rules manage: the webhook sets them, which nobody serves here.
+func TestCapsuleRulesOfManagedMetadata(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-managed", `
+rules:
+- enforce:
+    metadata:
+    - kinds: [ConfigMap]
+      labels: {team: {managed: oil}, empty: {managed: ""}}
+      annotations: {note: {managed: any text}}
+    - kinds: ["*"]
+      labels: {all: {managed: yes-all}}
+- enforce:
+    action: allow
+    metadata:
+    - kinds: ["Config*"]
+      labels: {team: {managed: rig}, te.*: {values: [{exact: [other, oil, gas]}]}}
+- audience: [{kind: User, name: bob}]
+  enforce: {metadata: [{kinds: [ConfigMap], labels: {team: {managed: bob}}}]}
+`)
+	configMap := func(labels, annotations string) string {
+		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {" + labels + "}, annotations: {" + annotations + "}}}"
+	}
+	const labels, annotations = "team: rig, empty: '', all: yes-all", "note: any text"
+	checkRules(t, owner, "ruled-managed", []ruleCase{
+		{"no value", configMap("", annotations), []string{"Tenant of the namespace denied the request: ", `metadata label "`, "is managed by namespace rule, with the value"}},
+		{"all values", configMap(labels, annotations), nil},
+		{"the value of an earlier rule", configMap(strings.Replace(labels, "rig", "oil", 1), annotations), []string{`metadata label "team" at metadata.labels["team"] is managed by namespace rule, with the value "rig"`}},
+		{"a value that another rule allows", configMap(strings.Replace(labels, "rig", "other", 1), annotations), []string{`with the value "rig"`}},
+		{"a missing empty value", configMap("team: rig, all: yes-all", annotations), []string{`metadata label "empty"`, `with the value ""`}},
+		{"another annotation", configMap(labels, "note: mine"), []string{`metadata annotation "note" at metadata.annotations["note"] is managed`}},
+		{"another group", "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: x}, data: {a: b}, revision: 1}", nil},
+		{"a Pod", podOf("a:1", "", ""), []string{`metadata label "all"`}},
+		{"a Secret, for which the webhook is not called", "{apiVersion: v1, kind: Secret, metadata: {name: x}}", nil},
+		{"Endpoints, for which it is not called", "{apiVersion: v1, kind: Endpoints, metadata: {name: x}}", nil},
+		{"a question", "{apiVersion: authorization.k8s.io/v1, kind: LocalSubjectAccessReview, metadata: {}, spec: {user: a, resourceAttributes: {namespace: ruled-managed, verb: get, resource: pods}}}", nil},
+	})
+	_, _, restConfig := cluster(t)
+	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
+	// The controllers of Kubernetes create Pods with the value only, and other objects without it.
+	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:masters"}})
+	for manifest, want := range map[string]string{
+		podOf("a:1", "", ""): `metadata label "all"`,
+		strings.Replace(podOf("a:1", "", ""), "name: x}", "name: x, labels: {all: yes-all}}", 1): "",
+		configMap("", ""): "",
+	} {
+		o := parse(t, manifest)
+		o.SetNamespace("ruled-managed")
+		if err := controller.Create(t.Context(), o, client.DryRunAll); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a controller: got %v, want %q", err, want)
+		}
+	}
+	managed := parse(t, configMap(labels, annotations))
+	pod := parse(t, strings.Replace(podOf("a:1", "", ""), "name: x}", "name: x, labels: {all: yes-all}}", 1))
+	older := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: older}}")
+	for _, o := range []*unstructured.Unstructured{managed, pod, older} {
+		o.SetNamespace("ruled-managed")
+	}
+	if err := errors.Join(owner.Create(t.Context(), managed), owner.Create(t.Context(), pod), controller.Create(t.Context(), older)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason, patch, want string
+		of                  *unstructured.Unstructured
+		by                  client.SubResourceWriter
+	}{
+		{"another field", `{"data":{"a":"b"}}`, "", managed, nil},
+		{"another value", `{"metadata":{"labels":{"team":"gas"}}}`, `with the value "rig"`, managed, nil},
+		{"no value", `{"metadata":{"labels":{"team":null}}}`, `with the value "rig"`, managed, nil},
+		{"no empty value", `{"metadata":{"labels":{"empty":null}}}`, `with the value ""`, managed, nil},
+		{"an object that is older than the rule", `{"data":{"a":"b"}}`, "", older, nil},
+		{"another value in it", `{"metadata":{"labels":{"team":"gas"}}}`, `with the value "rig"`, older, nil},
+		{"the value in it", `{"metadata":{"labels":{"team":"rig"}}}`, "", older, nil},
+		{"with the status", `{"metadata":{"labels":{"all":"gas"}}}`, `with the value "yes-all"`, pod, owner.Status()},
+		{"the status alone", `{"status":{"message":"x"}}`, "", pod, owner.Status()},
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(tc.patch))
+		var err error
+		if tc.by == nil {
+			err = owner.Patch(t.Context(), tc.of.DeepCopy(), patch, client.DryRunAll)
+		} else {
+			err = tc.by.Patch(t.Context(), tc.of.DeepCopy(), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		}
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+		}
+	}
+	if err := admin.Delete(t.Context(), managed); err != nil {
+		t.Errorf("the deletion: %v", err)
+	}
+}
+
 // The audiences that Capsule defines.
 func TestCapsuleRulesOfCustomAudiences(t *testing.T) {
 	t.Parallel()
@@ -330,7 +422,8 @@ spec:
   - namespaceSelector: {matchLabels: {env: prod}, matchExpressions: [{key: team, operator: NotIn, values: [sandbox]}]}
     enforce: {action: allow, metadata: [{kinds: [Namespace], labels: {owner: {required: true, values: [{exact: [a]}]}}}]}
   - audience: [{kind: User, name: bob}]
-    enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {allowed: {}}}]}`)
+    enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {allowed: {}}}]}
+  - enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {kept: {managed: a}, ke*: {values: [{exp: .*}]}}}]}`)
 	tenant := &v1beta2.Tenant{}
 	if err := errors.Join(runtime.DefaultUnstructuredConverter.FromUnstructured(steam.Object, tenant), admin.Create(t.Context(), steam)); err != nil {
 		t.Fatal(err)
@@ -350,6 +443,8 @@ spec:
 			{"the required label", namespace(mine+"env: prod, owner: a", ""), nil},
 			{"a namespace that the selector leaves out", namespace(mine+"env: prod, team: sandbox", ""), nil},
 			{"a rule for another audience", namespace(mine+"allowed: a", ""), nil},
+			{"the managed value", namespace(mine+"kept: a", ""), nil},
+			{"a value that is not managed", namespace(mine+"kept: b", ""), []string{"kept", "denied"}},
 		}
 		// What the webhook decides before it reserves a name is what the policy decides.
 		for _, tc := range cases {

@@ -100,11 +100,14 @@ func (r *recorder) record(request *http.Request, body string) {
 	if strings.Contains(request.Header.Get("Content-Type"), "apply-patch") {
 		return
 	}
-	resource := resourceOf(request.URL.Path)
 	rules := named.FindAllStringSubmatch(body, -1)
 	if rules == nil {
 		rules = policy.FindAllStringSubmatch(body, -1)
 	}
+	if rules == nil {
+		return // other refusals have paths without a resource, too
+	}
+	resource := resourceOf(request.URL.Path)
 	r.Lock()
 	defer r.Unlock()
 	for _, rule := range rules {

@@ -18,7 +18,7 @@ const Defaults = Prefix + "defaults"
 const maxPulled = 64
 
 // DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
-// namespaces their default classes, and Pods and Services the labels and annotations of the
+// namespaces their default classes, and Pods, Services and EndpointSlices the labels and annotations of the
 // tenant, and Pods and DaemonSets the nodes of the tenant, and claims in namespaces of Capsule's Tenants a selector for
 // the volumes of their Tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
 // MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
@@ -38,9 +38,9 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 			FailurePolicy:      &fail,
 			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
+				NamespaceSelector: withDefaults(),
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
-					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
+					on(writes, "", "pods", "services"), on(writes, "discovery.k8s.io", "endpointslices"), on(creates, "", "persistentvolumeclaims"),
 					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
 					// The controller of a DaemonSet compares its template with each node, and
 					// creates a Pod for it.
@@ -51,7 +51,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				Name: "applies", Expression: "request.resource.resource == 'persistentvolumeclaims' || has(params.spec.defaultClasses) || " + ownMetadata + ".hasValue() || " + optional("workloads.nodes") + ".hasValue() || " + optional("workloads.images.pullPolicy") + ".hasValue()",
 			}},
 			Variables: []admissionregistrationv1.Variable{
-				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + ownMetadata + ".orValue({}) : {}"},
+				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services', 'endpointslices'] ? " + ownMetadata + ".orValue({}) : {}"},
 			},
 		},
 	}
@@ -70,7 +70,15 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	}
 }
 
-// ownMetadata is CEL for the labels and annotations that the tenant's Pods or Services get.
+// withDefaults selects the namespaces with parameters that may have defaults: a policy that matches a request costs
+// time, even if its match condition is false.
+func withDefaults() *metav1.LabelSelector {
+	s := where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)
+	s.MatchExpressions = append(s.MatchExpressions, labelled(metav1.LabelSelectorOpNotIn, v1alpha1.LabelParameters, v1alpha1.ParametersWithoutDefaults).MatchExpressions...)
+	return s
+}
+
+// ownMetadata is CEL for the labels and annotations that the tenant's Pods get, or its Services and EndpointSlices.
 const ownMetadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 
 // defaultPatches returns the patches of [DefaultsPolicy], each a CEL expression: variables cannot hold

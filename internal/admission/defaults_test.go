@@ -6,11 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -52,6 +56,25 @@ spec:
   tenant: neighbour
   platformNamespaces: [flux-system]
   tenants: {storage: {classes: {allowed: [defaulted]}}}`
+
+// The API server leaves the policy out where the manager says that there are no defaults, and calls it where an
+// older manager set the label.
+func TestDefaultsSelectNamespaces(t *testing.T) {
+	t.Parallel()
+	policy, _ := admission.DefaultsPolicy()
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.NamespaceSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]bool{"manager": true, "true": true, "": true, v1alpha1.ParametersWithoutDefaults: false} {
+		if got := selector.Matches(labels.Set{v1alpha1.LabelParameters: value}); got != want {
+			t.Errorf("the value %q: got %t, want %t", value, got, want)
+		}
+	}
+	if selector.Matches(labels.Set{v1alpha1.LabelTenant: "dev"}) {
+		t.Error("the policy is called in a namespace without parameters")
+	}
+}
 
 // The policy sets defaults on objects in the tenant's namespaces, and on no others. The rules
 // check the result.
@@ -104,6 +127,7 @@ func TestDefaults(t *testing.T) {
 	const (
 		pod     = "{apiVersion: v1, kind: Pod, metadata: {name: x%s}, spec: {serviceAccountName: default, containers: [{name: a, image: a}]%s}}"
 		ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: x%s}, spec: {rules: [{host: a.example.com}]%s}}"
+		slice   = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x%s}, addressType: IPv4, endpoints: []}"
 		claim   = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}}"
 		gateway = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: x}, spec: {listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.example.com}]%s}}"
 	)
@@ -127,6 +151,7 @@ func TestDefaults(t *testing.T) {
 		{"another label", fmt.Sprintf(pod, ", labels: {a: b}", ""), "metadata labels a", "b", "", "b"},
 		{"an annotation of a Pod", fmt.Sprintf(pod, "", ""), "metadata annotations example.com/a.b", "c", "", ""},
 		{"a label of a Service", fmt.Sprintf(service, ", labels: {lb: external}"), "metadata labels lb", "internal", "", "external"},
+		{"a label of an EndpointSlice", fmt.Sprintf(slice, ", labels: {lb: external}"), "metadata labels lb", "internal", "", "external"},
 		{"a pull policy", "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {initContainers: [{name: i, image: 'i:1'}], containers: [{name: a, image: 'a:1', imagePullPolicy: Never}, {name: b, image: b}]}}", "POLICIES", "Always Always Always", "", "IfNotPresent Never Always"},
 		{"a pull policy of a template", fmt.Sprintf(set, "Deployment", ", initContainers: [{name: i, image: 'i:1', imagePullPolicy: Never}]"), "spec template spec nodeSelector", "", "", ""},
 		{"a pull policy of an image volume", fmt.Sprintf(pod, "", ", volumes: [{name: v, image: {reference: 'v:1', pullPolicy: Never}}]"), "spec", "", "must not have imagePullPolicy Never (allowed: Always)", "ignored"},

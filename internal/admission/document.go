@@ -14,8 +14,8 @@ func Document() string {
 	b.WriteString(`# The rules for tenants
 
 The API server refuses requests that break these rules. The platform, the members of break-glass groups and
-[exempt objects](../how-to/exempt-warn-break-glass.md) are not checked. Generated from internal/admission; do
-not edit.
+[exempt objects](../how-to/exempt-warn-break-glass.md) are not checked. The rules marked with + also check Flux objects that
+the platform writes into a tenant's namespace. Generated from internal/admission; do not edit.
 
 Most rules consist of two ValidatingAdmissionPolicies. The policy with the name of the rule reads the
 TenancyProfile. The policy whose name ends in ` + "`" + fromParameters + "`" + ` reads the TenantParameters, in namespaces that

@@ -69,7 +69,10 @@ var breaches = map[string]map[string]string{
 		"resourcesets.fluxcd.controlplane.io":              `{"spec":{"serviceAccountName":"builder"}}`,
 		"resourcesetinputproviders.fluxcd.controlplane.io": `{"spec":{"type":"ExternalService","url":"https://kubernetes.default.svc/"}}`,
 	},
-	"tenure-services": each(`{"spec":{"type":"NodePort"}}`, "services"),
+	"tenure-services": join(
+		each(`{"spec":{"type":"NodePort"}}`, "services"),
+		each(`{"spec":{"addresses":[{"value":"198.51.100.7"}]}}`, "gateways"+gatewayGroup),
+	),
 	"tenure-sources": {
 		gitKind:       `{"spec":{"url":"https://git.example.com/other/app"}}`,
 		chartHostKind: `{"spec":{"url":"https://charts.example.net"}}`,

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -137,6 +138,64 @@ func TestManagedKinds(t *testing.T) {
 	}
 }
 
+// managedNamespaces are namespaces of a tenant whose user may delete them: the platform's sync and a
+// delegated sync applied one each, and an owner made another.
+const managedNamespaces = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: NAMESPACE, labels: {tenure.dev/tenant: hostile, tenure.dev/parameters: "true"LABELS}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: NAMESPACE}
+spec:
+  tenant: hostile
+  platformNamespaces: [flux-system]
+  platformAccounts: [flux-system/kustomize-controller]
+  delegatedSyncs: [{namespace: flux-system, name: delegated, tenant: hostile}]
+  tenants: {}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: hostile, namespace: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}, {kind: ServiceAccount, name: kustomize-controller, namespace: flux-system}]
+`
+
+// An owner may delete the namespaces of the tenant, but not one that the platform's repository
+// delivers: the owner could create it again, and a namespace of an owner takes no objects of the
+// platform, so that the sync of the platform fails for everybody.
+func TestManagedNamespaces(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	tenant := hostile(t, restConfig)
+	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:kustomize-controller", Groups: []string{"system:authenticated"}})
+	const sync = ", kustomize.toolkit.fluxcd.io/namespace: flux-system, kustomize.toolkit.fluxcd.io/name: "
+	for _, tc := range []struct {
+		reason, name, labels, want string
+		by                         client.Client
+	}{
+		{"the platform delivers it", "hostile-delivered", sync + "tenants", "Namespace hostile-delivered belongs to the platform", tenant},
+		{"the platform prunes it", "hostile-pruned", sync + "tenants", "", controller},
+		{"a delegated sync delivers it", "hostile-delegated", sync + "delegated", "", tenant},
+		{"an owner made it", "hostile-made", ", tenure.dev/made-by: owner", "", tenant},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", tc.name, "LABELS", tc.labels).Replace(managedNamespaces), "---\n"))
+			namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+tc.name+"}}")
+			// Without parameters every object is refused. A forged object cannot be the question here:
+			// two rules refuse it in the namespace of an owner, and the API server names any of them.
+			ordinary := parse(t, in(tc.name, "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: apps}, spec: {clusterIP: None}}"))
+			testwait.For(t, "the rule to know the parameters", patience, func() (bool, string) {
+				err := tenant.Create(t.Context(), ordinary.DeepCopy(), client.DryRunAll)
+				return err == nil, fmt.Sprint(err)
+			})
+			check(t, tc.by.Delete(t.Context(), namespace.DeepCopy(), client.DryRunAll), tc.want)
+		})
+	}
+}
+
 // A tenant's namespace with workloads that the platform applied, as the manager lists them, with
 // their ReplicaSets and Pods, and with workloads of the tenant.
 const platformWorkloads = `
@@ -150,7 +209,11 @@ metadata: {name: tenure, namespace: NAMESPACE}
 spec:
   tenant: hostile
   platformNamespaces: [flux-system]
-  platformWorkloads: [DaemonSet/logs, Deployment/agent, Deployment/an-agent-with-a-name-of-so-many-letters-that-kubernetes-shortens-it, HorizontalPodAutoscaler/agent, StatefulSet/store]
+  platformWorkloads: [CronJob/backup, DaemonSet/logs, Deployment/agent, Deployment/an-agent-with-a-name-of-so-many-letters-that-kubernetes-shortens-it, HorizontalPodAutoscaler/agent, StatefulSet/my-db, StatefulSet/store, Job/migrate]
+  platformSelectors:
+    - {matchLabels: {app: agent}}
+    - {matchLabels: {app: logs}}
+    - {matchExpressions: [{key: app, operator: In, values: [store, storage]}, {key: tier, operator: Exists}, {key: track, operator: NotIn, values: [own]}, {key: own, operator: DoesNotExist}]}
   tenants: {flagger: {}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -203,6 +266,42 @@ apiVersion: v1
 kind: Pod
 metadata: {name: logs-x2v7k, namespace: NAMESPACE}
 spec: {containers: [{name: logs, image: logs}]}
+---
+apiVersion: apps/v1
+kind: ControllerRevision
+metadata: {name: store-7bbf497d4, namespace: NAMESPACE}
+revision: 1
+data: {spec: {}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: migrate-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: migrate, image: migrate}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: migrate-0-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: migrate, image: migrate}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: backup-29384756-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: backup, image: backup}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: backup-own-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: backup, image: backup}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: backup-29384756, namespace: NAMESPACE}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: backup, image: backup}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: backup-own, namespace: NAMESPACE}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: backup, image: backup}]}}}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -282,8 +381,14 @@ func TestPlatformWorkloads(t *testing.T) {
 		}
 		return tenant.SubResource(subresource[0]).Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), client.DryRunAll)
 	}
+	made := strings.NewReplacer("NAMESPACE", namespace, "LABELS", "{app: agent, pod-template-hash: 5d9c7bbf4}", "SPEC", "{restartPolicy: Never, containers: [{name: x, image: x}]}").Replace
 	labelled := func(object string) error {
-		return tenant.Create(t.Context(), parse(t, strings.NewReplacer("NAMESPACE", namespace, "LABELS", "{app: agent, pod-template-hash: 5d9c7bbf4}", "SPEC", "{restartPolicy: Never, containers: [{name: x, image: x}]}").Replace(object)), client.DryRunAll)
+		return tenant.Create(t.Context(), parse(t, made(object)), client.DryRunAll)
+	}
+	// claiming returns a StatefulSet with a template of claims.
+	claiming := func(name, claims string) string {
+		return "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: " + name + ", namespace: NAMESPACE}, spec: {replicas: 0, serviceName: x, selector: {matchLabels: {app: claiming}}, template: {metadata: {labels: {app: claiming}}, spec: {containers: [{name: x, image: x}]}}," +
+			" volumeClaimTemplates: [{metadata: {name: " + claims + "}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}]}}"
 	}
 	deployment, own := named("apps/v1", "Deployment", "agent"), named("apps/v1", "Deployment", "agent-own")
 	replicaSet, ownReplicaSet := named("apps/v1", "ReplicaSet", "agent-5d9c7bbf4"), named("apps/v1", "ReplicaSet", "agent-own-5d9c7bbf4")
@@ -296,8 +401,19 @@ func TestPlatformWorkloads(t *testing.T) {
 		patch := `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"` + kind + `","name":"` + name + `","uid":"00000000-0000-0000-0000-000000000001","controller":true,"blockOwnerDeletion":true}]}}`
 		return kubernetes(controller).Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
+	job, ownJob := named("batch/v1", "Job", "backup-29384756"), named("batch/v1", "Job", "backup-own")
+	jobOf := func(name, metadata, spec string) string {
+		return fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s, namespace: NAMESPACE, %s}, spec: {%s}}", name, metadata, cmp.Or(spec, "template: {spec: SPEC}"))
+	}
+	podWith := func(labels string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: {" + labels + "}}, spec: SPEC}"
+	}
+	setWith := func(labels string) string {
+		return "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: x, namespace: NAMESPACE, labels: {" + labels + "}}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}"
+	}
+	revision := named("apps/v1", "ControllerRevision", "store-7bbf497d4")
 	claim, ownClaim := named("v1", "PersistentVolumeClaim", "data-store-0"), named("v1", "PersistentVolumeClaim", "data-own-0")
-	const acts, hash = "belongs to the platform, or acts on what does", "must not have the label pod-template-hash"
+	const acts, takes = "belongs to the platform, or acts on what does", "must not have labels by which a workload of the platform takes it or its Pods for its own"
 	const taken = "must not be taken over by "
 	testwait.For(t, "the parameters to be in force", patience, func() (bool, string) {
 		err := scale(tenant, deployment)
@@ -333,14 +449,74 @@ func TestPlatformWorkloads(t *testing.T) {
 		{"a Pod whose name Kubernetes shortened is evicted", evict(named("v1", "Pod", "an-agent-with-a-name-of-so-many-letters-that-kubernetes-shvw7k")), acts},
 		{"a Pod of the tenant's gets the name of a further one of the StatefulSet", labelled("{apiVersion: v1, kind: Pod, metadata: {name: store-1, namespace: NAMESPACE}, spec: SPEC}"), acts},
 		{"and the name of one that Kubernetes would not give", labelled("{apiVersion: v1, kind: Pod, metadata: {name: store-one, namespace: NAMESPACE}, spec: SPEC}"), ""},
-		{"a Pod of the tenant's has the labels of the platform's Pods", labelled("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: LABELS}, spec: SPEC}"), hash},
-		{"it gets them later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"agent","pod-template-hash":"5d9c7bbf4"}}}`), hash},
-		{"the Pods of its Job have them", labelled("{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: NAMESPACE}, spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}"), hash},
-		{"the Pods of its CronJob have them", labelled("{apiVersion: batch/v1, kind: CronJob, metadata: {name: x, namespace: NAMESPACE}, spec: {schedule: '@daily', jobTemplate: {spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}}}"), hash},
-		{"a Pod of the tenant's has another label", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"agent"}}}`), ""},
+		{"a Pod of the tenant's has the labels of the platform's Pods", labelled("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: LABELS}, spec: SPEC}"), takes},
+		{"it gets them later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"agent","pod-template-hash":"5d9c7bbf4"}}}`), takes},
+		{"the Pods of its Job have them", labelled("{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: NAMESPACE}, spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}"), takes},
+		{"the Pods of its CronJob have them", labelled("{apiVersion: batch/v1, kind: CronJob, metadata: {name: x, namespace: NAMESPACE}, spec: {schedule: '@daily', jobTemplate: {spec: {template: {metadata: {labels: LABELS}, spec: SPEC}}}}}"), takes},
+		{"a Pod of the tenant's has the labels of the Pods of the platform's DaemonSet", labelled("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: {app: logs, controller-revision-hash: 97d45c996}}, spec: SPEC}"), takes},
+		{"it gets them later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"logs","controller-revision-hash":"97d45c996"}}}`), takes},
+		{"the Pods of its Deployment have them", labelled("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: x, namespace: NAMESPACE}, spec: {selector: {matchLabels: {app: logs}}, template: {metadata: {labels: {app: logs, controller-revision-hash: 97d45c996}}, spec: {containers: [{name: x, image: x}]}}}}"), takes},
+		{"the controller of the tenant's StatefulSet labels its Pods", kubernetes("statefulset-controller").Create(t.Context(), parse(t, strings.ReplaceAll("{apiVersion: v1, kind: Pod, metadata: {name: own-0, namespace: NAMESPACE, labels: {controller-revision-hash: own-97d45c996}}, spec: {containers: [{name: x, image: x}]}}", "NAMESPACE", namespace)), client.DryRunAll), ""},
+		{"a Pod of the tenant's has another label", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`), ""},
+		{"a label that Kubernetes gives to Pods of the platform, without theirs", labelled(podWith("pod-template-hash: 5d9c7bbf4, controller-revision-hash: 97d45c996")), ""},
+		{"a Pod of the tenant's has the labels of the selector alone, as where a DaemonSet updates no Pod by itself", labelled(podWith("app: logs")), takes},
+		{"it gets them later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"logs"}}}`), takes},
+		{"by its status", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"app":"logs"}}}`, "status"), takes},
+		{"labels of expressions", labelled(podWith("app: store, tier: x")), takes},
+		{"without the one that must be there", labelled(podWith("app: store")), ""},
+		{"with another value", labelled(podWith("app: shop, tier: x")), ""},
+		{"with a value that must not be there", labelled(podWith("app: store, tier: x, track: own")), ""},
+		{"with a label that must not be there", labelled(podWith("app: store, tier: x, own: x")), ""},
+		{"the tenant copies the template of the platform's Deployment", labelled("{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NAMESPACE}, spec: {selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: agent}]}}}}"), takes},
+		{"it adds the labels to a Deployment of its own", patch(own, types.MergePatchType, `{"spec":{"template":{"metadata":{"labels":{"app":"own","tier":"x"}}}}}`), ""},
+		{"with those of the platform's", tenant.Create(t.Context(), parse(t, made("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x, namespace: NAMESPACE}, spec: {serviceName: x, selector: {matchLabels: {app: storage}}, template: {metadata: {labels: {app: storage, tier: x}}, spec: {containers: [{name: x, image: x}]}}}}")), client.DryRunAll), takes},
+		{"a ReplicaSet of the tenant's has the labels by which the platform's Deployment takes it", labelled(setWith("app: agent")), takes},
+		{"a ReplicaSet of the tenant's has other labels", labelled(setWith("app: x")), ""},
+		{"a ControllerRevision of the tenant's has the labels by which the platform's DaemonSet takes it", labelled("{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: x, namespace: NAMESPACE, labels: {app: logs}}, revision: 1, data: {spec: {}}}"), takes},
+		{"a ControllerRevision of the tenant's has other labels", labelled("{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: x, namespace: NAMESPACE, labels: {app: x}}, revision: 1, data: {spec: {}}}"), ""},
+		{"it has the name of a revision of the platform's StatefulSet", labelled("{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: store-97d45c996, namespace: NAMESPACE}, revision: 1, data: {spec: {}}}"), acts},
+		{"a revision of the platform's StatefulSet is deleted", tenant.Delete(t.Context(), revision.DeepCopy(), client.DryRunAll), acts},
+		{"it gets another number", patch(revision, types.MergePatchType, `{"revision":7}`), acts},
+		{"Kubernetes' controller gives it another number", kubernetes("statefulset-controller").Patch(t.Context(), revision.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"revision":7}`)), client.DryRunAll), ""},
+		{"the controller of ReplicaSets makes a Pod of the platform's", kubernetes("replicaset-controller").Create(t.Context(), parse(t, made(podWith("app: agent, pod-template-hash: 5d9c7bbf4"))), client.DryRunAll), ""},
+		{"the controller of Deployments makes a ReplicaSet of the platform's", kubernetes("deployment-controller").Create(t.Context(), parse(t, made(setWith("app: agent"))), client.DryRunAll), ""},
+		{"a Pod of a Job of the platform's is deleted", tenant.Delete(t.Context(), named("v1", "Pod", "migrate-x2v7k"), client.DryRunAll), acts},
+		{"a Pod of an indexed Job is evicted", evict(named("v1", "Pod", "migrate-0-x2v7k")), acts},
+		{"a Pod of a CronJob of the platform's is deleted", tenant.Delete(t.Context(), named("v1", "Pod", "backup-29384756-x2v7k"), client.DryRunAll), acts},
+		{"a program is run in it", enter(named("v1", "Pod", "backup-29384756-x2v7k")), acts},
+		{"its status says that it succeeded", patch(named("v1", "Pod", "backup-29384756-x2v7k"), types.MergePatchType, `{"status":{"phase":"Succeeded"}}`, "status"), acts},
+		{"a Pod of the tenant's Job is deleted", tenant.Delete(t.Context(), named("v1", "Pod", "backup-own-x2v7k"), client.DryRunAll), ""},
+		{"a Job of the CronJob is deleted", tenant.Delete(t.Context(), job.DeepCopy(), client.DryRunAll), acts},
+		{"it is changed", patch(job, types.MergePatchType, `{"spec":{"suspend":false}}`), acts},
+		{"a Job of the tenant's has the name of the next one", labelled(jobOf("backup-29384757", "", "")), acts},
+		{"a Job of the tenant's is one of the CronJob's, which deletes its oldest", labelled(jobOf("x", "ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: backup, uid: 00000000-0000-0000-0000-000000000001, controller: true}]", "")), acts},
+		{"a Job of the tenant's is one of its own CronJob's", labelled(jobOf("x", "ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: own, uid: 00000000-0000-0000-0000-000000000001, controller: true}]", "")), ""},
+		{"a Job of the tenant's, in whose template the API server sets the label", labelled(jobOf("x", "", "")), ""},
+		{"it is changed", patch(ownJob, types.MergePatchType, `{"spec":{"suspend":false}}`), ""},
+		{"it is deleted", tenant.Delete(t.Context(), ownJob.DeepCopy(), client.DryRunAll), ""},
+		{"a Pod of the tenant's has the label of the Pods of the platform's Job", labelled("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE, labels: {batch.kubernetes.io/controller-uid: 00000000-0000-0000-0000-000000000002}}, spec: SPEC}"), takes},
+		{"it gets it later", patch(ownPod, types.MergePatchType, `{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":"00000000-0000-0000-0000-000000000002"}}}`), takes},
+		{"the Pods of its Job have it, which selects by another label", labelled(jobOf("x", "", "manualSelector: true, selector: {matchLabels: {app: own}}, template: {metadata: {labels: {app: own, batch.kubernetes.io/controller-uid: 00000000-0000-0000-0000-000000000002}}, spec: SPEC}")), takes},
+		{"the Pods of its ReplicationController have it", labelled("{apiVersion: v1, kind: ReplicationController, metadata: {name: x, namespace: NAMESPACE}, spec: {selector: {app: own}, template: {metadata: {labels: {app: own, batch.kubernetes.io/controller-uid: 00000000-0000-0000-0000-000000000002}}, spec: {containers: [{name: x, image: x}]}}}}"), takes},
+		{"the controller of CronJobs makes the next Job", kubernetes("cronjob-controller").Create(t.Context(), parse(t, made(jobOf("backup-29384757", "", ""))), client.DryRunAll), ""},
+		{"and deletes the oldest", kubernetes("cronjob-controller").Delete(t.Context(), job.DeepCopy(), client.DryRunAll), ""},
+		{"so does the one of times to live", kubernetes("ttl-after-finished-controller").Delete(t.Context(), job.DeepCopy(), client.DryRunAll), ""},
+		{"the controller of Jobs makes a Pod", kubernetes("job-controller").Create(t.Context(), parse(t, made("{apiVersion: v1, kind: Pod, metadata: {name: migrate-y2v7k, namespace: NAMESPACE, labels: {batch.kubernetes.io/controller-uid: 00000000-0000-0000-0000-000000000002}, finalizers: [batch.kubernetes.io/job-tracking]}, spec: SPEC}")), client.DryRunAll), ""},
+		{"it takes one", adopted("job-controller", named("v1", "Pod", "migrate-x2v7k"), "Job/migrate"), ""},
+		{"it counts one and releases it", kubernetes("job-controller").Patch(t.Context(), named("v1", "Pod", "migrate-x2v7k"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll), ""},
+		{"it deletes one", kubernetes("job-controller").Delete(t.Context(), named("v1", "Pod", "migrate-x2v7k"), client.DryRunAll), ""},
+		{"it writes the status of a Job", kubernetes("job-controller").SubResource("status").Patch(t.Context(), job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":0}}`)), client.DryRunAll), ""},
+		{"the garbage collector deletes a Pod", kubernetes("generic-garbage-collector").Delete(t.Context(), named("v1", "Pod", "backup-29384756-x2v7k"), client.DryRunAll), ""},
+		{"and a Job", kubernetes("generic-garbage-collector").Delete(t.Context(), job.DeepCopy(), client.DryRunAll), ""},
+		{"and leaves a Pod without its owner", kubernetes("generic-garbage-collector").Patch(t.Context(), named("v1", "Pod", "migrate-x2v7k"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`)), client.DryRunAll), ""},
+		{"the collector of old Pods deletes one", kubernetes("pod-garbage-collector").Delete(t.Context(), named("v1", "Pod", "migrate-x2v7k"), client.DryRunAll), ""},
 		{"a claim of the platform's StatefulSet is deleted", tenant.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll), acts},
 		{"it is changed", patch(claim, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`), acts},
 		{"the claim of a further Pod of it is created", labelled("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-store-1, namespace: NAMESPACE}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}"), acts},
+		{"the claim for an ephemeral volume of a further Pod of it is created", labelled("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: store-1-cache, namespace: NAMESPACE}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}"), acts},
+		{"a StatefulSet with its claims is created", labelled(claiming("db", "data-my")), acts},
+		{"one with claims of other names is created", labelled(claiming("db", "data")), ""},
+		{"one with a longer name is created", labelled(claiming("your-store", "data")), ""},
 		{"a claim of the tenant's is deleted", tenant.Delete(t.Context(), ownClaim.DeepCopy(), client.DryRunAll), ""},
 		{"a ReplicaSet of the tenant's takes a Pod that the platform applied", adopted("replicaset-controller", named("v1", "Pod", "alone"), "ReplicaSet/own"), taken + "ReplicaSet own"},
 		{"a Deployment of the tenant's takes a ReplicaSet that the platform applied", adopted("deployment-controller", named("apps/v1", "ReplicaSet", "alone"), "Deployment/own"), taken + "Deployment own"},

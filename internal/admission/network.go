@@ -16,13 +16,34 @@ const (
 // namespace.
 var notOperator = append([]string{notEverywhere}, notThePlatform...)
 
-// services returns the rule about Services: their types and the addresses that they take.
+// serviceAnnotations returns CEL for a list of the annotations of a Service, or of a Gateway and of the
+// Service that its controller makes.
+func serviceAnnotations(object string) string {
+	return fmt.Sprintf("[%[1]s.metadata.?annotations.orValue({}), %[1]s.?spec.?infrastructure.?annotations.orValue({})]", object)
+}
+
+// chosenAddress is CEL that holds if a request chooses the address of a Service within the cluster: the API
+// server assigns one before it asks the rules, and the field managers of the object say whether the request had
+// it. A Service keeps its address until it is deleted, so that only the request which gives it one counts: the one
+// that creates the Service, or gives it a first address or one of a second family. An update can remove all field
+// managers, and then counts too.
+const (
+	newAddresses  = "([object.?spec.?clusterIP.orValue('')] + object.?spec.?clusterIPs.orValue([])).filter(a, !(a in ['', 'None']) && !(oldObject != null && a in [oldObject.?spec.?clusterIP.orValue('')] + oldObject.?spec.?clusterIPs.orValue([])))"
+	chosenAddress = "request.resource.resource == 'services' && !has(request.subResource) && " + newAddresses + ".size() > 0" +
+		" && (oldObject != null && object.metadata.?managedFields.orValue([]).size() == 0 || object.metadata.?managedFields.orValue([]).exists(m, m.?fieldsV1[?'f:spec'][?'f:clusterIP'].hasValue() || m.?fieldsV1[?'f:spec'][?'f:clusterIPs'].hasValue()))"
+)
+
+// services returns the rule about Services: their types and the addresses that they take. The controller of a
+// Gateway makes a Service of it, with the addresses and the annotations that the Gateway names, and as the
+// platform.
 func services() Rule {
 	types := optional("network.services.types")
 	ranges := optional("network.services.externalIPs")
 	const (
-		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP])" +
-			" + " + addressAnnotations + ".map(k, %[1]s.metadata.?annotations[?k].orValue('')).join(',').replace('[', '').replace(']', '').replace('\"', '').split(',').map(a, a.trim()).filter(a, a != ''))"
+		// A Gateway may name the Service of a proxy in its own namespace.
+		requested = "(!(" + isGateway + ") ? [] : %[1]s.?spec.?addresses.orValue([]).filter(a, !(a.?type.orValue('IPAddress') == 'Hostname' && a.?value.orValue('').matches('^[a-z0-9-]+([.]' + request.namespace + '([.]svc([.][a-z0-9.-]+)?)?)?$'))).map(a, a.?value.orValue('')))"
+		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP]) + " + requested +
+			" + " + addressAnnotations + ".map(k, [%[1]s.metadata.?annotations[?k].orValue(''), %[1]s.?spec.?infrastructure.?annotations[?k].orValue('')].join(',')).join(',').replace('[', '').replace(']', '').replace('\"', '').split(',').map(a, a.trim()).filter(a, a != ''))"
 		openPorts = "(%[1]s.?spec.?ports.orValue([]).map(n, n.?nodePort.orValue(0)) + [%[1]s.?spec.?healthCheckNodePort.orValue(0)]).filter(n, n > 0)"
 		typeOf    = "%s.?spec.?type.orValue('ClusterIP')"
 	)
@@ -34,8 +55,8 @@ func services() Rule {
 	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)) || isIP(a) && !(a in object.?spec.?externalIPs.orValue([])) && " + optional("network.services.loadBalancerIPs") + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
 	r := Rule{
 		Name: Prefix + "services", Rows: []string{"W4"},
-		Title:      "Services use the types and the addresses that the tenant may use",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status")},
+		Title:      "Services and Gateways use the types and the addresses that the tenant may use",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status"), on(writes, groupGateway, "gateways")},
 		scope:      tenantObjects,
 		conditions: notOperator,
 		validations: []validation{
@@ -45,8 +66,12 @@ func services() Rule {
 				objectPhrase + " + 'has an address of a load balancer in its status, which only the platform writes'",
 			},
 			{
-				fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
+				isGateway + " || " + fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
 				objectPhrase + " + 'must not have type ' + " + fmt.Sprintf(typeOf, "object") + " + ' (allowed: ' + " + types + ".orValue(['ClusterIP', 'LoadBalancer']).join(', ') + ')'",
+			},
+			{
+				"!(" + chosenAddress + ")",
+				objectPhrase + " + 'must not choose the address ' + " + newAddresses + "[0] + ' in spec.clusterIP, which the platform may keep for a Service of its own: leave it out, Kubernetes assigns one'",
 			},
 			{
 				outside + ".size() == 0",
@@ -62,19 +87,19 @@ func services() Rule {
 			},
 		},
 	}
-	r.variables = []admissionregistrationv1.Variable{{Name: "shared", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + sharesBalancer + ")" +
-		" && !(oldObject != null && oldObject.metadata.?annotations[?k] == object.metadata.?annotations[?k]) && !" + permitsIfSet("network.services.allowedAnnotations", "k") + ")"}}
+	r.variables = []admissionregistrationv1.Variable{{Name: "shared", Expression: serviceAnnotations("object") + ".map(m, m.filter(k, (" + sharesBalancer + ")" +
+		" && !(oldObject != null && " + serviceAnnotations("oldObject") + ".exists(o, k in o && o[k] == m[k])) && !" + permitsIfSet("network.services.allowedAnnotations", "k") + "))"}}
 	r.validations = append(r.validations, validation{
-		"variables.shared.size() == 0",
-		objectPhrase + " + 'must not have the annotation ' + " + short("variables.shared.join(', ')") + " + ', which shares or takes over a load balancer of others: leave it out, or let the key of an address that the namespace shares begin with ' + request.namespace + '/ (allowed: ' + (" + optional("network.services.allowedAnnotations") + ".hasValue() ? " + short(named("network.services.allowedAnnotations")) + " : 'none') + ')'",
+		allEmpty("variables.shared"),
+		objectPhrase + " + 'must not have the annotation ' + " + short(joinLists("variables.shared")) + " + ', which shares or takes over a load balancer of others: leave it out, or let the key of an address that the namespace shares begin with ' + request.namespace + '/ (allowed: ' + (" + optional("network.services.allowedAnnotations") + ".hasValue() ? " + short(named("network.services.allowedAnnotations")) + " : 'none') + ')'",
 	})
 	for _, of := range []struct{ field, denied, expression, what string }{
 		{"labels", "network.services.deniedLabels", "network.services.deniedLabelExpression", "label"},
 		{"annotations", "network.services.deniedAnnotations", "network.services.deniedAnnotationExpression", "annotation"},
 	} {
 		patterns, expression := optional(of.denied), optional(of.expression)
-		denied := fmt.Sprintf("object.metadata.?%[1]s.orValue({}).filter(k, (%[2]s.orValue([]).exists(p, %[3]s) || %[4]s.hasValue() && k.matches(%[4]s.value()))"+
-			" && !(oldObject != null && k in oldObject.metadata.?%[1]s.orValue({}) && oldObject.metadata.%[1]s[k] == object.metadata.%[1]s[k]))",
+		denied := fmt.Sprintf("("+isGateway+" ? object.?spec.?infrastructure : object.?metadata).?%[1]s.orValue({}).filter(k, (%[2]s.orValue([]).exists(p, %[3]s) || %[4]s.hasValue() && k.matches(%[4]s.value()))"+
+			" && !(oldObject != null && ("+isGateway+" ? oldObject.?spec.?infrastructure : oldObject.?metadata).?%[1]s[?k] == ("+isGateway+" ? object.?spec.?infrastructure : object.?metadata).?%[1]s[?k]))",
 			of.field, patterns, matchesName("p", "k"), expression)
 		r.validations = append(r.validations, validation{
 			"!" + patterns + ".hasValue() && !" + expression + ".hasValue() || " + denied + ".size() == 0",
@@ -115,20 +140,21 @@ const addressAnnotations = "['metallb.io/loadBalancerIPs', 'metallb.universe.tf/
 	", 'projectcalico.org/loadBalancerIPs', 'purelb.io/addresses', 'loadbalancer.openstack.org/load-balancer-address', 'service.beta.kubernetes.io/azure-additional-public-ips'" +
 	", 'service.beta.kubernetes.io/azure-load-balancer-ipv4', 'service.beta.kubernetes.io/azure-load-balancer-ipv6', 'service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses', 'service.beta.kubernetes.io/aws-load-balancer-ipv6-addresses']"
 
-// sharesBalancer is CEL that is true if the annotation k of a Service shares a load balancer with Services
-// of other namespaces, or takes over what exists already: a load balancer by its identifier or its name,
-// a reserved address by its name, or a firewall. MetalLB and PureLB compare a key with those of all
-// namespaces, so that a key begins with the namespace. Cilium shares within a namespace, unless an
-// annotation names others; Antrea shares with every Service.
-const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.tf/allow-shared-ip', 'purelb.io/allow-shared-ip'] && object.metadata.annotations[k] != request.namespace && !object.metadata.annotations[k].startsWith(request.namespace + '/'))" +
-	" || (k in ['lbipam.cilium.io/sharing-cross-namespace', 'io.cilium/lb-ipam-sharing-cross-namespace'] && object.metadata.annotations[k] != request.namespace)" +
+// sharesBalancer is CEL that is true if the annotation k in the annotations m of a Service shares a load
+// balancer with Services of other namespaces, or takes over what exists already: a load balancer by its
+// identifier or its name, a reserved address by its name, or a firewall. MetalLB and PureLB compare a key with
+// those of all namespaces, so that a key begins with the namespace. Cilium shares within a namespace, unless
+// an annotation names others; Antrea shares with every Service.
+const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.tf/allow-shared-ip', 'purelb.io/allow-shared-ip'] && m[k] != request.namespace && !m[k].startsWith(request.namespace + '/'))" +
+	" || (k in ['lbipam.cilium.io/sharing-cross-namespace', 'io.cilium/lb-ipam-sharing-cross-namespace'] && m[k] != request.namespace)" +
 	" || k in ['service.antrea.io/allow-shared-load-balancer-ip', 'kube-vip.io/hwaddr', 'networking.gke.io/load-balancer-ip-addresses', 'load-balancer.hetzner.cloud/name'" +
 	", 'service.beta.kubernetes.io/aws-load-balancer-eip-allocations', 'service.beta.kubernetes.io/aws-load-balancer-security-groups', 'service.beta.kubernetes.io/aws-load-balancer-extra-security-groups'" +
 	", 'service.beta.kubernetes.io/azure-pip-name', 'service.beta.kubernetes.io/azure-pip-name-ipv6', 'service.beta.kubernetes.io/azure-pip-prefix-id', 'service.beta.kubernetes.io/azure-pip-prefix-id-ipv6', 'service.beta.kubernetes.io/azure-shared-securityrule']" +
 	" || k.matches('(load-?balancer-id|/elb[.]id|tke-existed-lbid)$')"
 
 // hostAnnotations are the annotations whose hosts external-dns and the dns-controller of kOps publish, and
-// that ingress-nginx serves, beside those in the spec: lists with commas.
+// that ingress-nginx serves, beside those in the spec: lists with commas. The Service of a Gateway has those of
+// spec.infrastructure.
 const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias']"
 
 // CEL of [hosts] about the kind of the object.
@@ -147,9 +173,13 @@ func hostNames(object string) string {
 		" : %[3]s ? [%[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))]"+
 		" : %[4]s || %[1]s.?spec.?parentRefs.orValue([]).size() > 0 && %[1]s.spec.parentRefs.all(r, r.?kind.orValue('') == 'Service') ? []"+
 		" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [['']] : [%[1]s.spec.hostnames.map(h, string(h))])"+
-		" + %[5]s.map(a, %[1]s.metadata.?annotations[?a].orValue('').split(',').map(h, h.trim()).filter(h, h != '')))",
+		" + %[5]s.map(a, [%[1]s.metadata.?annotations[?a].orValue(''), %[1]s.?spec.?infrastructure.?annotations[?a].orValue('')].join(',').split(',').map(h, h.trim()).filter(h, h != '')))",
 		object, isIngress, listens, unnamed, hostAnnotations)
 }
+
+// plainHost is CEL that is true if h is a host, or a pattern with a star, in any script: nginx reads an alias
+// that begins with ~ as a regular expression, which may match every name and end like a host of the tenant.
+const plainHost = `h.matches(r'^[*\pL\pM\pN._-]*$')`
 
 // ingressClasses returns CEL for the classes of an Ingress, an empty one if it has none. The
 // class was an annotation before it was a field. The API server lets an update set both, and
@@ -177,7 +207,7 @@ func hosts() Rule {
 		conditions: notOperator,
 		variables: []admissionregistrationv1.Variable{
 			{Name: "hostsBefore", Expression: "oldObject == null ? [] : " + hostNames("oldObject")},
-			{Name: "wrongHosts", Expression: hostNames("object") + ".map(l, l.filter(h, !variables.hostsBefore.exists(o, h in o) && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*'))))"},
+			{Name: "wrongHosts", Expression: hostNames("object") + ".map(l, l.filter(h, !variables.hostsBefore.exists(o, h in o) && !((" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')) && " + plainHost + ")))"},
 			{Name: "classesBefore", Expression: "oldObject == null ? [] : " + ingressClasses("oldObject")},
 			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(c in variables.classesBefore) && !" + permitsClass("network.ingressClasses", "c") + ")"},
 			// A Service as a parent, of a mesh, steers the requests of the route's own namespace.

@@ -215,12 +215,12 @@ func commonest(all []suspicion) string {
 // list of constants, and to compile the comparison of each field takes longer than both.
 const action = "request.operation + ' ' + request.resource.group + '/' + request.resource.resource + (has(request.subResource) ? '/' + request.subResource : '')"
 
-// looks returns CEL that holds if the rule covers a request, whose action is in a variable.
-// Namespaces have rules of their own. A CONNECT request has no object, and the name of a Pod at
-// most.
+// looks returns CEL that holds if the rule covers a request, whose action is in a variable. The
+// content of Namespaces has rules of its own; a deletion has none. A CONNECT request has no object,
+// and the name of a Pod at most.
 func (r Rule) looks(own bool, variable string) string {
 	if r.everyKind && own {
-		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && request.resource.resource != 'namespaces'"
+		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && (request.resource.resource != 'namespaces' || request.operation == 'DELETE')"
 	}
 	if slices.ContainsFunc(r.resources, isOfEveryKind) {
 		return "true"

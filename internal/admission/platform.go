@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 )
 
 // status: only Flux's controllers write the status of Flux's objects.
@@ -107,7 +107,7 @@ func managed() Rule {
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 		},
-		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have the label pod-template-hash, by which a ReplicaSet of the platform takes a Pod for its own: leave it out, Kubernetes sets it' : " + passed + " && !" + made("oldObject") +
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : " + passed + " && !" + made("oldObject") +
 			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
 			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
@@ -130,9 +130,13 @@ func passedOver(object string) string {
 // So a Pod of the tenant's own is refused too if another kind of controller with the same name
 // gave it the name that a Pod of the platform may have.
 //
+// A CronJob names its Jobs by their time, and does not run if another Job has the name. It deletes its
+// oldest Jobs, which are those with an owner reference to it: so a tenant's Job has none.
+//
 // A StatefulSet takes a Pod for its own by the name and the labels, and a claim by the name alone, so a
 // tenant creates none of such a name. The claims hold the data of the StatefulSet, and have no labels of the
-// platform. A ReplicaSet of a Deployment does so by the labels: see [takesPlace].
+// platform. A StatefulSet and a DaemonSet go back to the template of a ControllerRevision, whose name is derived
+// from theirs. Others take Pods by the labels: see [takesPlace].
 var onPlatformWorkload = func() string {
 	const (
 		letters = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -153,15 +157,24 @@ var onPlatformWorkload = func() string {
 	scaled := func(resource, kind string) string {
 		return fmt.Sprintf("request.resource.resource == '%s' && has(request.subResource) && request.subResource == 'scale' && ('%s/' + request.name) in params.spec.platformWorkloads", resource, kind)
 	}
-	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'persistentvolumeclaims'] && (" + join([]string{
+	const history = "object != null && object.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false) && (r.kind + '/' + r.name) in params.spec.platformWorkloads)"
+	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'persistentvolumeclaims', 'controllerrevisions'] && (" + join([]string{
 		scaled("deployments", "Deployment"), scaled("statefulsets", "StatefulSet"),
 		"request.resource.resource == 'replicasets' && " + derived("Deployment", hash),
+		"request.resource.resource == 'controllerrevisions' && (" + derived("StatefulSet", hash) + " || " + derived("DaemonSet", hash) + ")",
 		"request.resource.resource == 'pods' && " + derived("StatefulSet", "-[0-9]{1,10}"),
-		// A claim has the name of its template, a hyphen, the name of the StatefulSet and a number.
-		"request.resource.resource == 'persistentvolumeclaims' && params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && " + objectName + ".matches('^.+-' + w.substring(12) + '-[0-9]{1,10}$'))",
+		// Kubernetes names a claim TEMPLATE-STATEFULSET-NUMBER, and the claim of an ephemeral volume POD-VOLUME.
+		// Templates and StatefulSets may have hyphens in their names. So two StatefulSets can share a claim, and
+		// either deletes it if its retention policy says so.
+		"request.resource.resource == 'persistentvolumeclaims' && params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && " + objectName + ".matches('^(.+-' + w.substring(12) + '-[0-9]{1,10}|' + w.substring(12) + '-[0-9]{1,10}-.+)$'))",
+		"request.resource.resource == 'statefulsets' && request.operation == 'CREATE' && object.?spec.?volumeClaimTemplates.orValue([]).exists(c, params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && w.endsWith('-' + " + objectName +
+			") && c.?metadata.?name.orValue('').endsWith('-' + w.substring(12, size(w) - size(" + objectName + ") - 1))))",
 		"request.resource.resource == 'pods' && (request.operation != 'CREATE' || has(request.subResource)) && (" + join([]string{
 			derived("Deployment", hash+suffix), derived("DaemonSet", suffix),
+			// The Pods of an indexed Job have the index before the suffix.
+			derived("Job", "(-[0-9]{1,10})?"+suffix), derived("CronJob", "-[0-9-]{1,22}"+suffix),
 		}, " || ") + ")",
+		"request.resource.resource == 'jobs' && (" + derived("CronJob", "-[0-9]{1,11}") + " || " + history + ")",
 		takesPlace,
 		"request.resource.resource == 'horizontalpodautoscalers' && object != null && (" + target("scaleTargetRef") +
 			" || object.?spec.?scaleTargetRef.?kind.orValue('') == 'ReplicaSet' && " + named("object.spec.scaleTargetRef.name", "Deployment", hash) + ")",
@@ -169,17 +182,31 @@ var onPlatformWorkload = func() string {
 	}, " || ") + ")"
 }()
 
-// takesPlace is CEL that holds if a Pod, or the Pods of a template, get a label by which a ReplicaSet of a
-// Deployment of the platform takes them for its own, and then deletes a Pod of the platform. Only the
-// Deployment controller sets this label.
+// takesPlace is CEL that holds if an object gets labels by which a workload of the platform takes it for its own.
+// A ReplicaSet, a DaemonSet and a Job then have a Pod less. A Deployment takes ReplicaSets, and StatefulSets and
+// DaemonSets take ControllerRevisions, from which they make Pods. The rule looks at templates too, since the tenant may leave the Pods
+// behind when it deletes their workload.
+//
+// The manager keeps the selectors in the parameters. The Pods of a Job have its UID in a label, which the API
+// server sets in the template; a CronJob makes more Jobs than a list can have.
 var takesPlace = func() string {
-	hash := func(object string) string {
-		return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?metadata : %[1]s.?spec.?template.?metadata.or(%[1]s.?spec.?jobTemplate.?spec.?template.?metadata).or(%[1]s.?template.?metadata)).?labels[?'%[2]s']",
-			object, appsv1.DefaultDeploymentUniqueLabelKey)
+	template := func(object string) string {
+		return fmt.Sprintf("%[1]s.?spec.?template.?metadata.or(%[1]s.?spec.?jobTemplate.?spec.?template.?metadata).or(%[1]s.?template.?metadata).?labels", object)
 	}
-	return "(has(params.spec.platformWorkloads) && request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs']" +
-		" && object != null && !has(request.subResource) && " + hash("object") + ".hasValue() && !(oldObject != null && " + hash("oldObject") + " == " + hash("object") + ")" +
-		" && params.spec.platformWorkloads.exists(w, w.startsWith('Deployment/')))"
+	// Lists of the labels by which a controller may take the object, or the Pods of its template.
+	labels := func(object string) string {
+		return fmt.Sprintf("(request.resource.resource in ['pods', 'controllerrevisions'] ? [%[1]s.?metadata.?labels] : request.resource.resource == 'replicasets' ? [%[1]s.?metadata.?labels, %[2]s] : [%[2]s])", object, template(object))
+	}
+	selected := func(object string) string {
+		return labels(object) + ".map(o, o.orValue({})).exists(l, s.?matchLabels.orValue({}).all(k, k in l && l[k] == s.matchLabels[k]) && s.?matchExpressions.orValue([]).all(e," +
+			" e.operator == 'In' ? e.key in l && l[e.key] in e.values : e.operator == 'NotIn' ? !(e.key in l && l[e.key] in e.values) : (e.key in l) == (e.operator == 'Exists')))"
+	}
+	uid := func(object string) string {
+		return labels(object) + ".map(o, o[?'" + batchv1.ControllerUidLabel + "'])"
+	}
+	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'controllerrevisions'] && object != null && (" +
+		"params.spec.?platformSelectors.orValue([]).exists(s, " + selected("object") + " && !(oldObject != null && " + selected("oldObject") + "))" +
+		" || params.spec.?platformWorkloads.orValue([]).exists(w, w.startsWith('Job/') || w.startsWith('CronJob/')) && " + uid("object") + ".exists(u, u.hasValue() && !(oldObject != null && u in " + uid("oldObject") + ") && !(request.resource.resource == 'jobs' && u == object.metadata.?uid))))"
 }()
 
 // changed is CEL that holds if a field of the metadata differs.

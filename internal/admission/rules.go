@@ -33,7 +33,8 @@ func accounts() Rule {
 				objectPhrase + " + 'must not choose another cluster in spec.kubeConfig (allowed Secrets: ' + " + list(posture+".kubeConfigs") + " + ')'"},
 			{path("spec.decryption.serviceAccountName", "%s in variables.reconcilers"),
 				objectPhrase + " + 'must not decrypt as another account (allowed: ' + variables.reconcilers.join(', ') + ')'"},
-			// Without either, Flux asks a cloud's key service as itself.
+			// Without either, Flux asks a cloud's key service as itself. With a key it still does so for what the
+			// key does not open: no rule keeps a tenant from an identity that kustomize-controller has of its own.
 			{path("spec.decryption", "has(%s.secretRef) || has(%s.serviceAccountName)"),
 				objectPhrase + " + 'needs a key of its own in spec.decryption.secretRef, or an account in spec.decryption.serviceAccountName'"},
 		},

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,13 @@ func claims() Rule {
 		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
 			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))) : [])", object, isDevice)
 	}
-	// An unchanged claim is allowed, even if it exceeds the limits.
-	each := func(holds string) string {
-		return specs("object") + ".all(c, oldObject != null && c in " + specs("oldObject") + " || " + holds + ")"
+	// A claim whose fields are those of before is allowed, even if they exceed the limits: it may still grow.
+	each := func(holds string, fields ...string) string {
+		var same []string
+		for _, field := range fields {
+			same = append(same, fmt.Sprintf("c.?%[1]s == b.?%[1]s", field))
+		}
+		return fmt.Sprintf("%s.all(c, oldObject != null && %s.exists(b, %s) || %s)", specs("object"), specs("oldObject"), strings.Join(same, " && "), holds)
 	}
 	// A claim that names a volume gets no other one, whatever its selector and its class are.
 	chooses := "(c.?volumeName.orValue('') != '' ? !" + permitsIfSet("storage.volumes", "c.volumeName") + " : has(c.selector) || c.?storageClassName.orValue('unset') == '')"
@@ -56,11 +61,11 @@ func claims() Rule {
 		},
 		validations: []validation{
 			{
-				each("!" + chooses + " || " + optional(existing) + ".orValue(false) && !(" + unlisted + ")"),
+				each("!"+chooses+" || "+optional(existing)+".orValue(false) && !("+unlisted+")", "volumeName", "selector", "storageClassName"),
 				objectPhrase + " + 'must not choose an existing volume, by spec.volumeName, spec.selector or an empty storageClassName: name a storage class, or ask the platform team to list the volume in storage.volumes'",
 			},
 			{
-				each("!(" + elsewhere + ")"),
+				each("!("+elsewhere+")", "dataSourceRef"),
 				objectPhrase + " + 'must not take its data from another namespace in spec.dataSourceRef'",
 			},
 			{
@@ -68,11 +73,11 @@ func claims() Rule {
 				objectPhrase + " + 'must not name a storage class in the annotation " + corev1.BetaStorageClassAnnotation + ": name it in spec.storageClassName'",
 			},
 			{
-				each(permitsClass("storage.classes", "c.?storageClassName.orValue('')")),
+				each(permitsClass("storage.classes", "c.?storageClassName.orValue('')"), "storageClassName"),
 				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(namedClasses("storage.classes")) + " + ')'",
 			},
 			{
-				each("c.?volumeAttributesClassName.orValue('') == '' || " + permits("storage.attributesClasses", "c.volumeAttributesClassName")),
+				each("c.?volumeAttributesClassName.orValue('') == '' || "+permits("storage.attributesClasses", "c.volumeAttributesClassName"), "volumeAttributesClassName"),
 				objectPhrase + " + 'must not have attributes class ' + " + short(specs("object")+".map(c, c.?volumeAttributesClassName.orValue('')).filter(n, n != '').join(', ')") + " + ' (allowed: ' + " + short(named("storage.attributesClasses")) + " + ')'",
 			},
 			{

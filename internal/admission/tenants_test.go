@@ -334,7 +334,7 @@ const slowTenant = `---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: job, namespace: slow}
-spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}
+spec: {template: {spec: {schedulingGates: [{name: example.com/held}], restartPolicy: Never, containers: [{name: a, image: a}]}}}
 ---
 apiVersion: v1
 kind: Pod

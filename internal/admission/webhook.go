@@ -130,7 +130,7 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 }
 
 // AuditWebhook returns the configuration of the webhook that writes events for rules of Capsule's
-// Tenants with the action audit, and sets the default metadata and the resources of rules. It
+// Tenants with the action audit, and sets the default and managed metadata and the resources of rules. It
 // refuses no request, so the API server ignores its failures. The API server calls it only in
 // namespaces with such rules, and before the policies, so that the webhook also sees the requests
 // that the policies refuse.

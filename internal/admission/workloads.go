@@ -164,8 +164,11 @@ func affinityTerms(spec string) string {
 }
 
 // addressed is CEL that is true if a volume v of a Pod is storage outside of the cluster that the Pod
-// names by its address. Only the level restricted of Pod Security refuses such volumes.
-const addressed = "(has(v.nfs) || has(v.iscsi) || has(v.fc) || has(v.cephfs) || has(v.rbd) || has(v.glusterfs) || has(v.awsElasticBlockStore) || has(v.gcePersistentDisk)" +
+// names by its address. Only the level restricted of Pod Security refuses such volumes, and no level those
+// of CSI drivers. The drivers for NFS, SMB, Azure Files and Azure Blob read the address in these attributes,
+// two of them without regard to case, and may mount it with an identity of the node.
+const addressed = "(has(v.csi) && v.csi.?volumeAttributes.orValue({}).exists(k, k.lowerAscii() in ['server', 'source', 'share', 'sharename', 'containername', 'storageaccount', 'storageaccountname'])" +
+	" || has(v.nfs) || has(v.iscsi) || has(v.fc) || has(v.cephfs) || has(v.rbd) || has(v.glusterfs) || has(v.awsElasticBlockStore) || has(v.gcePersistentDisk)" +
 	" || has(v.azureDisk) || has(v.azureFile) || has(v.cinder) || has(v.vsphereVolume) || has(v.portworxVolume) || has(v.quobyte) || has(v.scaleIO) || has(v.storageos)" +
 	" || has(v.flexVolume) || has(v.flocker) || has(v.photonPersistentDisk))"
 
@@ -188,6 +191,8 @@ func scheduling() []podCheck {
 	// with the term, so that without namespaces of its own it selects the Pods of others.
 	const foreign = "(has(t.namespaceSelector) || t.?namespaces.orValue([]).exists(n, n != request.namespace))"
 	wrongVolumes := "p.?volumes.orValue([]).filter(v, " + addressed + " && !(v in q.?volumes.orValue([])))"
+	wrongClasses := "p.?volumes.orValue([]).filter(v, has(v.ephemeral) && !(v in q.?volumes.orValue([]))).map(v, v.ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue(''))" +
+		".filter(n, n != '' && !" + permitsClassIfSet("storage.classes", "n") + ")"
 	wrongPorts := portsOfNode("p") + ".map(l, l.filter(n, n > 0 && !" + portsOfNode("q") + ".exists(o, n in o) && !" + inRanges(hostPorts, "n") + "))"
 	return []podCheck{
 		{
@@ -210,6 +215,11 @@ func scheduling() []podCheck {
 		{
 			"!has(p.volumes) || " + optional("storage.existingVolumes") + ".orValue(false) || " + wrongVolumes + ".size() == 0",
 			"'mount existing storage by its address in volume ' + " + fromPod(wrongVolumes+".map(v, v.name).join(', ')") + " + ': use a claim with a storage class, or ask the platform team for storage.existingVolumes'",
+		},
+		{
+			// A claim without a class may get one before the rule about claims checks it.
+			"!has(p.volumes) || !" + optional("storage.classes") + ".hasValue() || " + wrongClasses + ".size() == 0",
+			"'have a volume with storage class ' + " + fromPod(wrongClasses+".join(', ')") + " + ' (allowed: ' + " + short(namedClasses("storage.classes")) + " + ')'",
 		},
 		{
 			// Most containers have no ports.
@@ -256,7 +266,8 @@ func tenantImages() []podCheck {
 	unlisted, unlistedImages := added(fromRegistries("i"))
 	undigested, undigestedImages := added(digest)
 	nameless, namelessImages := added(namesRegistry("i"))
-	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
+	// A container whose image and pull policy are those of before may stay, whatever else of it changes.
+	pullPolicies := "(" + containersOf("p") + ".filter(c, !" + containersOf("q") + ".exists(o, o.name == c.name && o.?image == c.?image && o.?imagePullPolicy == c.?imagePullPolicy)).map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image) && !(v in q.?volumes.orValue([]))).map(v, v.image.?pullPolicy.orValue('')))"
 	return []podCheck{
 		{
 			"!" + registries + ".hasValue() && !" + expression + ".hasValue() || " + unlisted,
@@ -272,7 +283,7 @@ func tenantImages() []podCheck {
 		},
 		{
 			// The Pods of a template get the pull policy of the tenant.
-			"!" + policies + ".hasValue() || request.resource.resource != 'pods' && " + optional("workloads.images.pullPolicy") + ".hasValue() || " + containersOf("p") + " == " + containersOf("q") + " && p.?volumes == q.?volumes || " + pullPolicies + ".all(y, y in " + policies + ".value())",
+			"!" + policies + ".hasValue() || request.resource.resource != 'pods' && " + optional("workloads.images.pullPolicy") + ".hasValue() || " + pullPolicies + ".all(y, y in " + policies + ".value())",
 			"'have imagePullPolicy ' + " + fromPod(pullPolicies+".filter(y, !(y in "+policies+".value())).join(', ')") + " + ' (allowed: ' + " + policies + ".value().join(', ') + ')'",
 		},
 	}

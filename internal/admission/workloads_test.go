@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -175,6 +176,22 @@ func podCases() []limitCase {
 		{"a place beside another tenant's Pods, if there is one", good, "affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {labelSelector: {}, namespaces: [other], topologyKey: kubernetes.io/os}}]}}", "must not choose or avoid nodes", "must not choose or avoid nodes"},
 		{"storage at an address", good, "volumes: [{name: v, nfs: {server: 192.0.2.1, path: /exports/other}}, {name: w, emptyDir: {}}]", "", "must not mount existing storage by its address in volume v: use a claim"},
 		{"a disk by its number", good, "volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1}}]", "", "must not mount existing storage by its address in volume v"},
+		{"a share by its name, through a driver", good, "volumes: [{name: v, csi: {driver: file.csi.azure.com, volumeAttributes: {ShareName: other, secretName: x}}}, {name: w, csi: {driver: secrets-store.csi.k8s.io, volumeAttributes: {secretProviderClass: x}}}]", "", "must not mount existing storage by its address in volume v: use a claim"},
+		{"a server by its address, through a driver", good, "volumes: [{name: v, csi: {driver: nfs.csi.k8s.io, volumeAttributes: {server: 192.0.2.1, share: /exports/other}}}]", "", "must not mount existing storage by its address in volume v"},
+		{"identities of the Pod itself", good, "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, audience: a}}, {clusterTrustBundle: {name: a, path: b}}, {podCertificate: {signerName: example.com/a, keyType: ED25519, credentialBundlePath: c}}]}}]", "", ""},
+		{"a claim of its own for each Pod", good, "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]", "", ""},
+		{"a claim of its own with another class", good, "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]", "must not have a volume with storage class slow (allowed: fast, classes whose labels match the selector)", ""},
+		{"a claim of its own with a class by its labels", good, "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: gold-007, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]", "", ""},
+		{"a claim of its own without a class, which gets one", good, "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]", "", ""},
+		{"devices of a claim", good, "resourceClaims: [{name: a, resourceClaimTemplateName: a}]", "", ""},
+		{"spread over zones", good, "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]", "", ""},
+		{"a sidecar that restarts", good, "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], initContainers: [{name: i, restartPolicy: Always, image: '" + good + "', imagePullPolicy: Always}]", "", ""},
+		{"a name with a tag and capital letters in it", "registry.example.com:5000/a__b--c/d.e:V1.2-RC_1" + digest, "", "", ""},
+		{"a port that is no number", "registry.example.com:port/acme/app" + digest, "", "must not use image registry.example.com:port/acme/app", ""},
+		{"another port", "registry.example.com:5001/deep/app" + digest, "", "must not use image registry.example.com:5001/deep/app", ""},
+		{"a digest in the place of a tag alone", "registry.example.com/acme/app:sha256-0123" + digest, "", "", ""},
+		{"a digest of another form", "registry.example.com/acme/app@sha256:0123", "", "without a digest", ""},
+		{"a full address of version 6 with a registry of the list behind it", "[2001:db8::1]/registry.example.com/acme/app" + digest, "", "must not use image [2001:db8::1]/registry.example.com", ""},
 		{"volumes of every harmless type", good, "volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: x}}, {name: c, secret: {secretName: x}}, {name: d, persistentVolumeClaim: {claimName: x}}, {name: e, projected: {sources: []}}, {name: f, csi: {driver: secrets.example.com}}, {name: g, downwardAPI: {items: []}}]", "", ""},
 		{"a toleration of everything", good, "tolerations: [{operator: Exists}]", "must not tolerate taints of every key", "must not tolerate taints of every key"},
 	} {
@@ -227,7 +244,10 @@ func networkCases() []limitCase {
 	gateway := func(what, spec, limited, unlimited string) limitCase {
 		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: x}, spec: {" + spec + "}}", limited, unlimited}
 	}
-	const backend = "{service: {name: x, port: {number: 80}}}"
+	const (
+		backend  = "{service: {name: x, port: {number: 80}}}"
+		listener = "{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}"
+	)
 	listeners := func(what, hostname, parent, limited, unlimited string) limitCase {
 		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: x}, spec: {parentRef: {name: " + parent + ", namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, " + hostname + "}]}}", limited, unlimited}
 	}
@@ -290,6 +310,14 @@ func networkCases() []limitCase {
 		ingress("a host in unicode", rule("host: '\u0430.acme.example.com', "), "a lowercase RFC 1123 subdomain must consist of", "a lowercase RFC 1123 subdomain must consist of"),
 		ingress("a host in punycode", rule("host: xn--80a.acme.example.com, "), "", ""),
 		ingress("a host that only looks like an allowed one", rule("host: shop.xn--cme-5cd.example.com, "), "must not have host shop.xn--cme-5cd.example.com", ""),
+		ingress("a host in unicode within a label", rule("host: 'sh\u00f6p.acme.example.com', "), "a lowercase RFC 1123 subdomain must consist of", "a lowercase RFC 1123 subdomain must consist of"),
+		ingress("a host with dots of another script", rule("host: 'shop\u3002acme\u3002example\u3002com', "), "a lowercase RFC 1123 subdomain must consist of", "a lowercase RFC 1123 subdomain must consist of"),
+		ingress("an unicode host of a certificate", "tls: [{hosts: ['sh\u00f6p.acme.example.com']}], "+rule("host: shop.acme.example.com, "), "a lowercase RFC 1123 subdomain must consist of", "a lowercase RFC 1123 subdomain must consist of"),
+		route("an unicode host of a route", "hostnames: ['sh\u00f6p.acme.example.com']", "should match", "should match"),
+		annotated("an unicode host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'sh\u00f6p.other.example.com'", "must not have host sh\u00f6p.other.example.com", ""),
+		annotated("an unicode dot in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'other.example\u3002com/x.acme.example.com'", "must not have host other.example\u3002com/x.acme.example.com", "must not have host other.example\u3002com/x.acme.example.com"),
+		annotated("an alias of every name, as an expression", "Ingress", "nginx.ingress.kubernetes.io/server-alias: '~^.*$'", "must not have host ~^.*$", "Ingress x must not have host ~^.*$"),
+		annotated("an expression that ends as an allowed host", "Ingress", "nginx.ingress.kubernetes.io/server-alias: '~^.+$|x.acme.example.com'", "must not have host ~^.+$|x.acme.example.com", "must not have host ~^.+$|x.acme.example.com"),
 		ingress("an allowed wildcard", rule("host: '*.acme.example.com', "), "", "must not have host *.acme.example.com (allowed: names without *)"),
 		ingress("a wildcard above", rule("host: '*.example.com', "), "must not have host *.example.com", "must not have host *.example.com"),
 		ingress("no host", rule(""), "must not have no host, which matches every name", ""),
@@ -342,6 +370,15 @@ func networkCases() []limitCase {
 		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
 		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public, classes whose labels match the selector)", ""),
 		gateway("a Gateway of a class by its labels", "gatewayClassName: edge, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
+		gateway("an address for load balancers of a Gateway", "gatewayClassName: public, addresses: [{value: 198.51.100.7}, {type: Hostname, value: x.limited.svc.cluster.local}], listeners: ["+listener+"]", "", "Gateway x must not take the address 198.51.100.7, x.limited.svc.cluster.local"),
+		gateway("another address of a Gateway", "gatewayClassName: public, addresses: [{type: IPAddress, value: 10.0.0.1}], listeners: ["+listener+"]", "Gateway x must not take the address 10.0.0.1", "Gateway x must not take the address 10.0.0.1"),
+		gateway("a reserved address of a Gateway", "gatewayClassName: public, addresses: [{type: NamedAddress, value: other}], listeners: ["+listener+"]", "Gateway x must not take the address other", "Gateway x must not take the address other"),
+		gateway("the proxy of another Gateway", "gatewayClassName: public, addresses: [{type: Hostname, value: ingress.gateways.svc.cluster.local}], listeners: ["+listener+"]", "must not take the address ingress.gateways.svc.cluster.local", "must not take the address ingress.gateways.svc.cluster.local"),
+		gateway("the load balancer of a Gateway, in the annotations of its Service", "gatewayClassName: public, infrastructure: {annotations: {loadbalancer.openstack.org/load-balancer-id: a}}, listeners: ["+listener+"]", "Gateway x must not have the annotation loadbalancer.openstack.org/load-balancer-id", "must not have the annotation"),
+		gateway("an address in the annotations of the Service of a Gateway", "gatewayClassName: public, infrastructure: {annotations: {metallb.io/loadBalancerIPs: 10.0.0.1}}, listeners: ["+listener+"]", "Gateway x must not take the address 10.0.0.1", "must not take the address 10.0.0.1"),
+		gateway("what the platform denies Services, of a Gateway", "gatewayClassName: public, infrastructure: {labels: {cloud.example.com/a: b}, annotations: {lb.example.com/internal-ip: b}}, listeners: ["+listener+"]", "Gateway x must not have the label cloud.example.com/a", ""),
+		gateway("another tenant's host in the annotations of the Service of a Gateway", "gatewayClassName: public, infrastructure: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.other.example.com}}, listeners: ["+listener+"]", "Gateway x must not have host shop.other.example.com", ""),
+		gateway("ordinary annotations of the Service of a Gateway", "gatewayClassName: public, infrastructure: {labels: {team: a}, annotations: {service.beta.kubernetes.io/aws-load-balancer-internal: 'true', metallb.io/allow-shared-ip: limited/a}}, listeners: ["+listener+"]", "", "must not have the annotation metallb.io/allow-shared-ip"),
 		gateway("a Gateway of every name", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP}]", "must not have no host", ""),
 	}
 }
@@ -371,10 +408,18 @@ func storageCases() []limitCase {
 		claim("another volume by name", ", storageClassName: fast, volumeName: theirs", "must not choose an existing volume", "must not choose an existing volume"),
 		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),
 		claim("a volume without a class", ", storageClassName: ''", "must not have storage class ''", "must not choose an existing volume"),
+		claim("a copy of another claim", ", storageClassName: fast, dataSource: {kind: PersistentVolumeClaim, name: data}", "", ""),
+		claim("the content of a snapshot", ", storageClassName: fast, dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: data}", "", ""),
+		claim("data of a populator", ", storageClassName: fast, dataSourceRef: {apiGroup: populators.example.com, kind: Backup, name: data}", "", ""),
+		claim("a snapshot of its own namespace by name", ", storageClassName: fast, dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: data, namespace: limited}", "", ""),
+		// The API server leaves out the source, unless an alpha feature is on, with which the rule refuses it.
+		claim("a snapshot of another namespace", ", storageClassName: fast, dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: data, namespace: other}", "", ""),
+		claim("a claim of another namespace", ", storageClassName: fast, dataSourceRef: {kind: PersistentVolumeClaim, name: data, namespace: other}", "", ""),
 		annotated("a class in the older annotation", "slow", "", "must not name a storage class in the annotation volume.beta.kubernetes.io/storage-class"),
 		annotated("no class in the older annotation", "''", ", storageClassName: fast", "must not name a storage class in the annotation"),
 		annotated("the same class in both", "fast", ", storageClassName: fast", ""),
 		{"the older annotation in a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d, annotations: {volume.beta.kubernetes.io/storage-class: slow}}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not name a storage class in the annotation", "StatefulSet x must not name a storage class in the annotation"},
+		{"a snapshot of another namespace in a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: fast, dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: data, namespace: other}, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not take its data from another namespace in spec.dataSourceRef", "StatefulSet x must not take its data from another namespace in spec.dataSourceRef"},
 		{"the class of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not have storage class 'slow'", ""},
 		{"a StatefulSet with many of 1,000 classes", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [" + strings.Join(templates, ", ") + "]}}", "", ""},
 		{"an allowed device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", "", "must not request device class gpu (allowed: classes whose labels match the selector)"},
@@ -438,6 +483,7 @@ func TestLimits(t *testing.T) {
 		t.Run(kind, func(t *testing.T) { r.breaks(t, "tenure-hosts", kind, change) })
 	}
 	t.Run("subresources of Pods", func(t *testing.T) { subresources(t, admin, tenants["limited"]) })
+	t.Run("addresses of Services within the cluster", func(t *testing.T) { chosenAddresses(t, admin, tenants["limited"]) })
 	t.Run("a second ingress class", func(t *testing.T) { secondIngressClass(t, tenants["limited"]) })
 }
 
@@ -642,6 +688,7 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 	replicas := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
 	sets := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:statefulset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
 	admin, tenant := newClient(t, restConfig, rest.ImpersonationConfig{}), inNamespace(t, restConfig, "limited", "tenant")
+	volumes := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:ephemeral-volume-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
 	scheduler := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:kube-scheduler", Groups: []string{"system:authenticated"}})
 	of := func(manifest string) *unstructured.Unstructured {
 		u := parse(t, manifest)
@@ -655,6 +702,7 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 	}{
 		"a Pod of a ReplicaSet":    {replicas, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: [{name: a, image: evil.example/a}]}}", "Pod c must not use image evil.example/a"},
 		"a claim of a StatefulSet": {sets, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", "must not have storage class 'slow'"},
+		"a claim of a Pod":         {volumes, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", "must not have storage class 'slow'"},
 		"a claim of the scheduler": {scheduler, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: fpga}}]}}}", "must not request device class fpga"},
 		"a good one of its":        {scheduler, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", ""},
 		"a Service of an admin":    {admin, "{apiVersion: v1, kind: Service, metadata: {name: c}, spec: {externalIPs: [10.0.0.1], ports: [{port: 80}]}}", ""},
@@ -667,5 +715,61 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", what, err, c.want)
 		}
+	}
+}
+
+// chosenAddresses creates Services with an address of the tenant's choice, and applies an existing one with its
+// own, as manifests have it that somebody read from a cluster.
+func chosenAddresses(t *testing.T, admin, tenant client.Client) {
+	t.Helper()
+	const head, spec = "apiVersion: v1, kind: Service, metadata: {namespace: limited, name: ", "ports: [{port: 80}]"
+	service := func(name, fields string) *unstructured.Unstructured {
+		return parse(t, "{"+head+name+"}, spec: {"+fields+spec+"}}")
+	}
+	apply := func(u *unstructured.Unstructured) error {
+		return tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kustomize-controller"), client.ForceOwnership, client.DryRunAll)
+	}
+	create := func(u *unstructured.Unstructured) error { return tenant.Create(t.Context(), u, client.DryRunAll) }
+	existing := service("addressed", "")
+	if err := tenant.Create(t.Context(), existing); err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := unstructured.NestedString(existing.Object, "spec", "clusterIP")
+	updated := existing.DeepCopy()
+	updated.SetLabels(map[string]string{"a": "b"})
+	const chosen = "must not choose the address FREE in spec.clusterIP"
+	octets := netip.MustParseAddr(address).As4()
+	octets[2] ^= 1
+	free := netip.AddrFrom4(octets)
+	external := parse(t, "{"+head+"external}, spec: {type: ExternalName, externalName: a.example.com, "+spec+"}}")
+	if err := admin.Create(t.Context(), external); err != nil {
+		t.Fatal(err)
+	}
+	assign := func(patch string) error {
+		return tenant.Patch(t.Context(), external.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(patch, "FREE", free.String()))), client.DryRunAll)
+	}
+	unmanaged := parse(t, "{"+head+"x, managedFields: [{}]}, spec: {clusterIP: "+free.String()+", "+spec+"}}")
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   string
+	}{
+		{"a Service that leaves its address out", create(service("x", "")), ""},
+		{"one with an empty address", create(service("x", "clusterIP: '', ")), ""},
+		{"a headless one", create(service("x", "clusterIP: None, clusterIPs: [None], ")), ""},
+		{"one with two families", create(service("x", "ipFamilyPolicy: PreferDualStack, ")), ""},
+		{"an address of the tenant's choice", create(service("x", "clusterIP: "+free.String()+", ")), chosen},
+		{"in a list too", create(service("x", "clusterIP: "+free.String()+", clusterIPs: ["+free.String()+"], ")), chosen},
+		{"by an apply", apply(service("x", "clusterIP: "+free.String()+", ")), chosen},
+		{"of a request that hides its fields", create(unmanaged), chosen},
+		{"an apply that leaves it out", apply(service("x", "")), ""},
+		{"an apply of an existing Service with its address", apply(service("addressed", "clusterIP: "+address+", clusterIPs: ["+address+"], ")), ""},
+		{"an apply of it without the address", apply(service("addressed", "")), ""},
+		{"an update of it as it was read", tenant.Update(t.Context(), updated, client.DryRunAll), ""},
+		{"a Service without an address gets one", assign(`{"spec":{"type":"ClusterIP","externalName":null}}`), ""},
+		{"one of the tenant's choice", assign(`{"spec":{"type":"ClusterIP","externalName":null,"clusterIP":"FREE"}}`), chosen},
+		{"by a request that removes the field managers", assign(`{"metadata":{"managedFields":[{}]},"spec":{"type":"ClusterIP","externalName":null,"clusterIP":"FREE"}}`), chosen},
+	} {
+		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, strings.ReplaceAll(tc.want, "FREE", free.String())) })
 	}
 }

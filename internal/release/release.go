@@ -37,7 +37,7 @@ const Kubernetes = "v1.36.3"
 
 // OldestKubernetes is the oldest minor version of Kubernetes that accepts the rules:
 // hack/celversions compiles their expressions as each version does.
-const OldestKubernetes = "1.34"
+const OldestKubernetes = "1.33"
 
 // Build describes a program.
 type Build struct {

@@ -276,6 +276,9 @@ type ProcessedStatus struct {
 	// created is true if the object did not exist before.
 	// +optional
 	Created bool `json:"created,omitempty"`
+	// clusterScoped is true if the object is in no namespace.
+	// +optional
+	ClusterScoped bool `json:"clusterScoped,omitempty"`
 	// message is the reason why the object is not in place.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768

@@ -89,7 +89,7 @@ const (
 	LabelRules = "projectcapsule.dev/rules"
 	// RulesEnforced is the value of [LabelRules].
 	RulesEnforced = "true"
-	// RulesAudited is the value of [LabelRules] if there are rules with the action audit or with
-	// default metadata, which a webhook carries out.
+	// RulesAudited is the value of [LabelRules] if there are rules with the action audit, with
+	// default or managed metadata, or with policies for resources, which a webhook carries out.
 	RulesAudited = "audit"
 )

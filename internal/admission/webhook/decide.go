@@ -113,6 +113,9 @@ func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
 		return refuse("a namespace needs metadata.name, since its name is reserved: leave out metadata.generateName")
 	case admission.ReservedNamespace(ns.Name), slices.Contains(s.Profile.Spec.PlatformNamespaces, ns.Name):
 		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
+	case slices.Contains(s.Tenant.Spec.Namespaces.Create, ns.Name):
+		// As an owner's namespace it would take no objects of the platform.
+		return refuse("namespace %s must not have this name, since the manager creates it, as the Tenant says in spec.namespaces.create: wait for it, or choose another name", ns.Name)
 	case prefixed && !strings.HasPrefix(ns.Name, prefix):
 		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
 	case admission.DomainName(ns.Name) && (s.Profile.Spec.DomainNames != v1alpha1.DomainNamesAllowed || strings.Contains(ns.Name, "-")):

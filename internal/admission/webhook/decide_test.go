@@ -86,6 +86,7 @@ func TestDecideRefuses(t *testing.T) {
 		{"a name without the prefix", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-teams"), nil, "must have a name that begins with dev-team-"},
 		{"a name that is the prefix", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-team"), nil, "must have a name that begins with dev-team-"},
 		{"a name with it", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-team-web"), nil, ""},
+		{"a name that the manager creates", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Create = []string{"my-web"} }), alice, wanted("my-web"), nil, "since the manager creates it"},
 		{"another tenant for Capsule", nil, alice, wanted("my-web", "tenure.dev/tenant", "dev-team", "capsule.clastix.io/tenant", "other"), nil, "must not name another tenant, other, in the label capsule.clastix.io/tenant"},
 		{"finalizers", nil, alice, finalized, nil, "must not have owners or finalizers"},
 		{"another value of the tenant's label", nil, alice, wanted("my-web", "team", "ops"), nil, `must not have the label team with the value "ops": leave it out, or give it the tenant's value, "dev"`},
