@@ -206,6 +206,8 @@ func fieldTrials() []trial {
 		{field: svc + ".forbiddenAnnotations.deniedRegex", reason: "another annotation", create: aService(fmt.Sprintf(annotated, "worse-x"), onePort)},
 		{field: "spec.podOptions.additionalMetadata", reason: "on Pods", create: podWith("nodeSelector: {pool: full}"), gets: map[string]string{"metadata/labels/cost": "full", "metadata/annotations/mail": "full@example.com"}},
 		{field: "spec.rules", reason: "a scheduler that a rule denies", create: podWith("schedulerName: slow"), refused: "slow"},
+		{field: "spec.rules", reason: "a managed label", create: "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: full-a, labels: {payer: other}}}", gets: map[string]string{"metadata/labels/payer": "full"}},
+		{field: "spec.rules", reason: "a managed annotation of namespaces", at: "full-b", patch: `{"metadata":{"annotations":{"payer":"other"}}}`, gets: map[string]string{"metadata/annotations/payer": "full team"}},
 		{field: "spec.rules", reason: "in a namespace that the rule does not select", create: strings.ReplaceAll(podWith("schedulerName: slow"), "full-a", "full-b")},
 	}
 	for _, more := range [][]trial{
@@ -414,6 +416,17 @@ func (l *layer) fieldObjects(t *testing.T) map[string]bool {
 	const list = "spec.namespaceOptions.additionalMetadataList[]."
 	check(list+"labels", second.Labels["all"] == "yes", second.Labels)
 	check(list+"annotations", second.Annotations["all"] == "full", second.Annotations)
+	check("spec.rules", second.Annotations["payer"] == "full team", second.Annotations)
+	// An owner's update does not change what a rule manages.
+	paid := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "full-a", Name: "paid"}}
+	owner := l.as(t, "ann")
+	err := owner.Create(t.Context(), paid)
+	for _, patch := range []string{`{"metadata":{"labels":{"payer":"other"}}}`, `{"metadata":{"labels":{"payer":null}}}`} {
+		if err == nil {
+			err = owner.Patch(t.Context(), paid, client.RawPatch(types.MergePatchType, []byte(patch)))
+		}
+		check("spec.rules", err == nil && paid.Labels["payer"] == "full", fmt.Sprint(err, paid.Labels))
+	}
 	check(list+"namespaceSelector", first.Labels["tier"] == "high" && first.Annotations["tier"] == "high" && second.Labels["tier"] == "", first)
 
 	var bindings rbacv1.RoleBindingList

@@ -163,16 +163,17 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	reports := &tenant.Reports{}
 	classesChanged := make(chan event.GenericEvent)
 	namespaces := &tenantnamespace.Reconciler{
-		Client:   mgr.GetClient(),
-		Secrets:  mgr.GetAPIReader(),
-		Profiles: profiles,
-		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
-		Classes:  classes.Reader{Client: mgr.GetClient()},
-		Failures: failures,
-		Reports:  reports,
-		Events:   mgr.GetEventRecorder(leaseName),
-		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
-		Now:      time.Now,
+		Client:    mgr.GetClient(),
+		Secrets:   mgr.GetAPIReader(),
+		Workloads: mgr.GetAPIReader(),
+		Profiles:  profiles,
+		Kinds:     tenantnamespace.ServedKinds{Client: mgr.GetClient()},
+		Classes:   classes.Reader{Client: mgr.GetClient()},
+		Failures:  failures,
+		Reports:   reports,
+		Events:    mgr.GetEventRecorder(leaseName),
+		Manager:   rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
+		Now:       time.Now,
 
 		ClassesChanged: classesChanged,
 		Replicates:     o.Capsule,

@@ -59,7 +59,7 @@ func TestTenantSchema(t *testing.T) {
 		{"a quota of less than nothing", "dev-team", "quotas: [{name: a, hard: {pods: -1}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
 		{"the same as text, in each namespace", "dev-team", "quotas: [{name: a, scope: Namespace, hard: {requests.cpu: '-500m'}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
 		{"a quota of nothing at all", "dev-team", "quotas: [{name: a, hard: {pods: 0, limits.memory: '0'}}]", ""},
-		{"more than any cluster has", "dev-team", "quotas: [{name: a, hard: {requests.memory: '9e30'}}]", "spec.quotas[0].hard: Invalid value: an amount is at most 1E"},
+		{"more than any cluster has", "dev-team", "quotas: [{name: a, hard: {requests.memory: '9e30'}}]", ""},
 		{"a quantity that no program can read", "dev-team", "quotas: [{name: a, hard: {pods: 1e1.5}}]", "spec.quotas[0].hard.pods: Invalid value"},
 		{"limits of less than nothing", "dev-team", "limitRanges: [{limits: [{type: Container, max: {cpu: -1}}]}]", "spec.limitRanges[0].limits[0].max: Invalid value: an amount is 0 or more"},
 		{"defaults of less than nothing", "dev-team", "limitRanges: [{limits: [{type: Container, defaultRequest: {cpu: '-1'}}]}]", "spec.limitRanges[0].limits[0].defaultRequest: Invalid value: an amount is 0 or more"},

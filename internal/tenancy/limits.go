@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
@@ -12,6 +13,16 @@ func replaced[T any](set, profile []T) []T {
 		return set
 	}
 	return profile
+}
+
+// firstAllowed returns the first value that is set and allowed, or "". Without a list, every value is.
+func firstAllowed(list []string, values ...string) string {
+	for _, v := range values {
+		if v != "" && (len(list) == 0 || slices.Contains(list, v)) {
+			return v
+		}
+	}
+	return ""
 }
 
 // workloads returns the limits of Pods: the profile's, in which each field that the Tenant
@@ -40,7 +51,7 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 			given.Registries, given.RegistryExpression = set.Images.Registries, set.Images.RegistryExpression
 		}
 		given.PullPolicies = replaced(set.Images.PullPolicies, given.PullPolicies)
-		given.PullPolicy = cmp.Or(set.Images.PullPolicy, given.PullPolicy)
+		given.PullPolicy = firstAllowed(given.PullPolicies, set.Images.PullPolicy, given.PullPolicy)
 		given.Digests = cmp.Or(set.Images.Digests, given.Digests)
 		given.Registry = cmp.Or(set.Images.Registry, given.Registry)
 		limits.Images = &given

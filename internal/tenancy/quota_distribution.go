@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"cmp"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -132,17 +133,28 @@ func (e *distribution) fine() bool { return strings.HasSuffix(string(e.name), "c
 const maxUnits = int64(1) << 46
 
 func (e *distribution) units(q resource.Quantity, up bool) int64 {
-	value := q.Value()
-	if e.fine() {
-		value = q.MilliValue()
-	} else if !up && q.CmpInt64(value) < 0 {
-		value-- // Value rounds up
+	value := e.value(q)
+	if !e.fine() && !up && q.CmpInt64(value) < 0 {
+		value-- // it is rounded up
 	}
 	value = max(value, 0)
 	if up && value%e.coarse > 0 {
 		return min(value/e.coarse+1, maxUnits)
 	}
 	return min(value/e.coarse, maxUnits)
+}
+
+// value returns an amount in units of Kubernetes, or thousandths of them, rounded up. An amount that 64
+// bits do not hold, for which Quantity returns 0 or any number, is the largest that they hold.
+func (e *distribution) value(q resource.Quantity) int64 {
+	switch {
+	case e.fine() && q.CmpInt64(math.MaxInt64/1000) > 0, q.CmpInt64(math.MaxInt64) > 0:
+		return math.MaxInt64
+	case e.fine():
+		return q.MilliValue()
+	default:
+		return q.Value()
+	}
 }
 
 // quantity returns the new size of a part, in the format of the limit. A part that does not

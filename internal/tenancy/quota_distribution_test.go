@@ -96,6 +96,25 @@ func TestDistributeQuota(t *testing.T) {
 	}
 }
 
+// TestDistributeHugeQuota divides amounts that 64 bits do not hold, some of them in thousandths.
+func TestDistributeHugeQuota(t *testing.T) {
+	t.Parallel()
+	for _, name := range []corev1.ResourceName{"requests.cpu", "requests.memory"} {
+		for _, amount := range []string{"9e15", "1E", "1Ei", "9E", "9e30", "9e300"} {
+			limit := corev1.ResourceList{name: resource.MustParse(amount)}
+			used := corev1.ResourceList{name: resource.MustParse("3")}
+			hard, over := DistributeQuota(limit, []Share{
+				{Namespace: "a", Exists: true, Used: used, Enforced: used, Hard: used}, {Namespace: "b"},
+			}, false)
+			for _, namespace := range []string{"a", "b"} {
+				if got := hard[namespace][name]; got.CmpInt64(1e15) < 0 || got.Cmp(limit[name]) > 0 || len(over) > 0 {
+					t.Errorf("of %s %s, %s gets %s; over %v", amount, name, namespace, got.String(), over)
+				}
+			}
+		}
+	}
+}
+
 // world is Kubernetes with a tenant's namespaces, as far as a quota sees it.
 type world struct {
 	t      *testing.T

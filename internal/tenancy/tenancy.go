@@ -94,6 +94,8 @@ type Namespace struct {
 	// PlatformWorkloads are the workloads of the namespace that the platform applied, sorted:
 	// see [PlatformWorkloads].
 	PlatformWorkloads []string
+	// PlatformSelectors are their selectors: see [PodSelector].
+	PlatformSelectors []metav1.LabelSelector
 	// Manager is the manager's subject, which deletes the namespace when its Tenant is
 	// deleted, and impersonates its accounts to replicate objects.
 	Manager *rbacv1.Subject
@@ -126,6 +128,20 @@ type Objects struct {
 	Later []client.Object
 	// Labels and Annotations are those that a Tenant puts on the namespace itself.
 	Labels, Annotations map[string]string
+}
+
+// ParametersLabel returns the value of [v1alpha1.LabelParameters] for a namespace with some labels.
+func (o *Objects) ParametersLabel(labels map[string]string) string {
+	if o.Parameters == nil {
+		return ManagedValue
+	}
+	spec := &o.Parameters.Spec
+	w, s := spec.Tenants.Workloads, spec.Tenants.Network.Services
+	_, capsule := labels[v1alpha1.LabelCapsuleTenant] // claims get a selector for the volumes of the Tenant
+	if capsule || o.Labels[v1alpha1.LabelCapsuleTenant] != "" || spec.DefaultClasses != nil || w.Metadata != nil || w.Nodes != nil || w.Images != nil && w.Images.PullPolicy != "" || s != nil && s.Metadata != nil {
+		return ManagedValue
+	}
+	return v1alpha1.ParametersWithoutDefaults
 }
 
 // List returns the objects that are there, in the order in which they are
@@ -195,7 +211,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	objects.Parameters.Finalizers = []string{Finalizer}
 	objects.Parameters.Spec.Cordoned = objects.Parameters.Spec.Cordoned || Cordoned(ns.Labels)
 	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
-	objects.Parameters.Spec.PlatformWorkloads = ns.PlatformWorkloads
+	objects.Parameters.Spec.PlatformWorkloads, objects.Parameters.Spec.PlatformSelectors = ns.PlatformWorkloads, ns.PlatformSelectors
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)

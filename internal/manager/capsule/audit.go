@@ -24,9 +24,9 @@ const (
 	maxNote = 1000
 )
 
-// AuditHandler writes an event for each object that rules with the action audit match, and gives new
-// objects the default metadata of rules and new Pods their requests and limits. It allows every request: the API server's policies decide,
-// after the handler has seen the request, so that refused objects have events too.
+// AuditHandler writes an event for each object that rules with the action audit match. It gives objects the
+// managed metadata of rules, new objects the default metadata, and new Pods their requests and limits. It
+// allows every request: the API server's policies decide, after the handler has seen the request, so that refused objects have events too.
 type AuditHandler struct {
 	// Client reads from a cache.
 	Client client.Reader
@@ -51,9 +51,12 @@ func (h *AuditHandler) Handle(ctx context.Context, request admission.Request) ad
 		}
 	}
 	response := admission.Allowed("")
-	if request.Operation == admissionv1.Create && request.SubResource == "" {
-		defaults, resources := capsule.SetDefaults(&status.Status, r), capsule.SetResources(&status.Status, r)
-		if content, err := r.Object.MarshalJSON(); err == nil && (defaults || resources) {
+	if request.SubResource == "" {
+		changed := capsule.SetMetadata(&status.Status, r)
+		if request.Operation == admissionv1.Create {
+			changed = capsule.SetResources(&status.Status, r) || changed
+		}
+		if content, err := r.Object.MarshalJSON(); err == nil && changed {
 			response = admission.PatchResponseFromRaw(request.Object.Raw, content)
 		}
 	}

@@ -162,13 +162,13 @@ func TestTenant(t *testing.T) {
 		return hasCondition(tt, "Ready", metav1.ConditionTrue, "as it is") && tt.Status.Size == 1 && slices.Equal(tt.Status.Namespaces, []string{"oil-dev"}) && tt.Status.State == "Active"
 	})
 
-	apply(t, admin, tenant(", rules: [{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}], cordoned: true"))
+	apply(t, admin, tenant(", rules: [{enforce: {metadata: [{kinds: [Secret], labels: {a: {managed: b}}}]}}], cordoned: true"))
 	theirs(t, c, "oil", "refused, and cordoned all the same", func(tt *v1beta2.Tenant) bool {
 		return hasCondition(tt, "Ready", metav1.ConditionFalse, "spec.rules[0].enforce.metadata[0].labels[a].managed") && hasCondition(tt, "Honoured", metav1.ConditionFalse, "spec.rules[0].enforce.metadata[0].labels[a].managed") && tt.Status.State == "Cordoned"
 	})
 	ours(t, c, "oil", "as before, but cordoned", func(o *v1alpha1.Tenant) bool { return o.Spec.Cordoned && quota(3)(o) })
 
-	apply(t, admin, strings.Replace(strings.Replace(tenant(", rules: [{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}]"), "name: oil}", "name: oil, annotations: {tenure.dev/accept-unenforced: spec.rules}}", 1), "quota: 3", "quota: 4", 1))
+	apply(t, admin, strings.Replace(strings.Replace(tenant(", rules: [{enforce: {metadata: [{kinds: [Secret], labels: {a: {managed: b}}}]}}]"), "name: oil}", "name: oil, annotations: {tenure.dev/accept-unenforced: spec.rules}}", 1), "quota: 3", "quota: 4", 1))
 	changed := ours(t, c, "oil", "changed", func(o *v1alpha1.Tenant) bool { return !o.Spec.Cordoned && quota(4)(o) })
 	if diff := cmp.Diff([]string{"example.com/others"}, changed.Finalizers); diff != "" {
 		t.Errorf("what others wrote on the Tenant is lost:\n%s", diff)

@@ -153,7 +153,8 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		want.Cordoned = want.Cordoned || tenancy.Cordoned(ns.Labels)
 		spec, found := specs[ns.Name]
 		// These fields do not come from the profile.
-		want.OwnerAccounts, want.PlatformWorkloads, want.SelectedClasses = spec.OwnerAccounts, spec.PlatformWorkloads, spec.SelectedClasses
+		want.OwnerAccounts, want.SelectedClasses = spec.OwnerAccounts, spec.SelectedClasses
+		want.PlatformWorkloads, want.PlatformSelectors = spec.PlatformWorkloads, spec.PlatformSelectors
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {
 		case r.Failures.has(ns.Name):

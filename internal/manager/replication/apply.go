@@ -167,6 +167,9 @@ func othersApply(o *unstructured.Unstructured, manager string) bool {
 }
 
 func name(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
+	}
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 

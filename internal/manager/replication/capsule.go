@@ -2,11 +2,13 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -129,7 +131,7 @@ func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *decla
 			return ctrl.Result{}, err
 		}
 	}
-	j.mine = func(namespace string) bool { return r.isManaged(ctx, o, tenants, namespace) }
+	j.mine = func(held replication.Held) bool { return r.isManaged(ctx, o, d, tenants, held) }
 	done, err := r.Engine.run(ctx, j, problems{})
 	if err != nil {
 		return ctrl.Result{}, err
@@ -160,6 +162,13 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		return nil, err
 	}
 	owner := map[string]string{}
+	j.once = d.once
+	if j.once {
+		if j.scopes, err = r.onceScopes(ctx, d, tenants); err != nil || j.scopes == nil {
+			return nil, err
+		}
+		tenants = nil
+	}
 	for _, tenant := range tenants {
 		s, err := scopeOf(ctx, r.Client, r.Profiles, tenant)
 		if err != nil || s == nil {
@@ -173,7 +182,7 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 			owner[ns.Name] = tenant
 		}
 	}
-	j.mine = func(namespace string) bool { return r.isManaged(ctx, o, tenants, namespace) }
+	j.mine = func(held replication.Held) bool { return r.isManaged(ctx, o, d, tenants, held) }
 	account, problem, err := r.account(ctx, o, d, tenants, owner)
 	if err != nil {
 		return nil, err
@@ -307,15 +316,46 @@ func (r *CapsuleReconciler) reconcilers(ctx context.Context, namespace, tenant s
 	return slices.Compact(allowed), nil
 }
 
-// isManaged reports whether objects may be deleted from a namespace: from the tenant's
-// namespaces, or from any namespace for a declaration of a platform admin.
-func (r *CapsuleReconciler) isManaged(ctx context.Context, o client.Object, tenants []string, namespace string) bool {
+// onceScopes returns a scope for each tenant, or a single one without a tenant, for objects that are applied
+// once. It returns nil if no object may be created because there is no valid profile.
+func (r *CapsuleReconciler) onceScopes(ctx context.Context, d *declaration, tenants []string) ([]scope, error) {
+	profile, err := r.Profiles.Profile(ctx)
+	if errors.Is(err, tenancy.ErrInvalid) || err == nil && profile == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.alone {
+		return []scope{{}}, nil
+	}
+	scopes := []scope{}
+	for _, tenant := range tenants {
+		scopes = append(scopes, scope{tenant: tenant})
+	}
+	return scopes, nil
+}
+
+// isManaged reports whether an object may be deleted: from the tenant's namespaces, or for a declaration of
+// a platform admin from the namespaces of any tenant. Outside of them, the declaration's account deletes
+// what it applied. A namespace that left its tenant keeps the objects of its own account, as
+// which the manager no longer acts.
+func (r *CapsuleReconciler) isManaged(ctx context.Context, o client.Object, d *declaration, tenants []string, held replication.Held) bool {
+	if held.Namespace == "" {
+		return o.GetNamespace() == ""
+	}
 	ns := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil || !ns.DeletionTimestamp.IsZero() {
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: held.Namespace}, ns); err != nil || !ns.DeletionTimestamp.IsZero() {
 		return false
 	}
 	tenant := ns.Labels[v1alpha1.LabelTenant]
-	return tenant != "" && (o.GetNamespace() == "" || slices.Contains(tenants, tenant))
+	switch {
+	case o.GetNamespace() != "":
+		return slices.Contains(tenants, tenant)
+	case tenant != "":
+		return true
+	}
+	return held.Account.Namespace != held.Namespace || d.account != nil && *d.account == held.Account
 }
 
 // leaving reports whether the declaration's namespace is being deleted, which the finalizer

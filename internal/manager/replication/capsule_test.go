@@ -148,7 +148,7 @@ spec:
 	if diff := cmp.Diff([]string{"solar"}, global.Status.SelectedTenants); diff != "" {
 		t.Errorf("the tenants (-want +got):\n%s", diff)
 	}
-	ready(t, c, &v1beta2.GlobalTenantResource{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}, metav1.ConditionFalse, "Refused", "spec.scope: None would put objects outside")
+	ready(t, c, &v1beta2.GlobalTenantResource{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}, metav1.ConditionFalse, "Refused", "spec.scope: None puts objects outside of the tenants' namespaces too: name the account")
 
 	merge(t, c, db.DeepCopy(), `{"spec":{"pruningOnDelete":false}}`)
 	ready(t, c, db, metav1.ConditionTrue, "InPlace")

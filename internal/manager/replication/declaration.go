@@ -38,6 +38,11 @@ type declaration struct {
 	refused string
 	// home is the namespace of the declaration, if it has one.
 	home string
+	// once is set if the objects are applied once a tenant, or once for all tenants, and not in each
+	// namespace: where they are, they say.
+	once bool
+	// alone is set if they are applied once for all tenants.
+	alone bool
 	// perNamespace is set if each namespace has its own account that applies the objects.
 	perNamespace bool
 }
@@ -81,8 +86,13 @@ var globalTenantResources = kindOfCapsule{
 			d.account = &replication.Account{Namespace: a.Namespace, Name: a.Name}
 			d.status.ServiceAccount = a.DeepCopy()
 		}
-		if g.Spec.Scope != "" && g.Spec.Scope != "Namespace" {
-			d.refused = fmt.Sprintf("spec.scope: %s would put objects outside of the tenants' namespaces; only Namespace is replicated", g.Spec.Scope)
+		d.once = g.Spec.Scope == scopeTenant || g.Spec.Scope == scopeNone
+		d.alone = g.Spec.Scope == scopeNone
+		switch {
+		case d.once && d.account == nil:
+			d.refused = fmt.Sprintf("spec.scope: %s puts objects outside of the tenants' namespaces too: name the account that applies them in spec.serviceAccount, whose rights bound them", g.Spec.Scope)
+		case !d.once && g.Spec.Scope != "" && g.Spec.Scope != scopeNamespace:
+			d.refused = fmt.Sprintf("spec.scope: %s is none of %s, %s and %s", g.Spec.Scope, scopeNamespace, scopeTenant, scopeNone)
 		}
 		return d
 	},
@@ -93,6 +103,13 @@ var globalTenantResources = kindOfCapsule{
 		}
 	},
 }
+
+// Values of spec.scope.
+const (
+	scopeNamespace = "Namespace"
+	scopeTenant    = "Tenant"
+	scopeNone      = "None"
+)
 
 // The bounds of a resyncPeriod.
 const (
@@ -125,7 +142,13 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 	var entries []entry
 	for i, resources := range d.spec.Resources {
 		e := entry{index: i, adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
-		e.Name, e.Variables, e.Capsule = fmt.Sprintf("resources[%d]", i), true, true
+		e.Name, e.Variables, e.Capsule, e.OfTenant = fmt.Sprintf("resources[%d]", i), true, true, d.home != ""
+		if d.once {
+			if field := notOnce(&resources); field != "" {
+				p.add(reasonRefused, "%s.%s: it is for objects in each namespace, with spec.scope %s: leave it out, and list the objects in rawItems", e.Name, field, scopeNamespace)
+				continue
+			}
+		}
 		var err error
 		if e.Selector, err = selector(resources.NamespaceSelector); err != nil {
 			p.add(reasonRefused, "%s.namespaceSelector: %v", e.Name, err)
@@ -165,6 +188,23 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// notOnce returns a field that objects which are not in each namespace do not have, or "". Templates
+// and copies read what owners of tenants write. In the tenant's namespaces they decide about nothing else; elsewhere
+// they would decide what the account of the declaration writes, and where.
+func notOnce(r *v1beta2.Replicated) string {
+	switch {
+	case r.NamespaceSelector != nil:
+		return "namespaceSelector"
+	case len(r.NamespacedItems) > 0:
+		return "namespacedItems"
+	case len(r.Generators) > 0:
+		return "generators"
+	case r.Context != nil:
+		return "context"
+	}
+	return ""
 }
 
 // context returns the objects that templates read.

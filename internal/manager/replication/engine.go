@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,9 +78,11 @@ type job struct {
 	entries []entry
 	// have is the inventory in the declaration's status.
 	have replication.Inventory
-	// mine reports whether objects may be deleted from a namespace. The objects in a
-	// namespace that now belongs to another tenant stay.
-	mine func(namespace string) bool
+	// once is set if the objects are applied once for each scope, and not in each namespace.
+	once bool
+	// mine reports whether an object may be deleted. The objects in a namespace that now belongs to
+	// another tenant stay.
+	mine func(replication.Held) bool
 	// save writes the inventory into the status.
 	save func(context.Context, replication.Inventory) error
 }
@@ -212,7 +215,7 @@ func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, erro
 		}
 	}
 	for key, held := range j.have {
-		if _, wanted := planned[key]; wanted || !j.mine(key.Namespace) {
+		if _, wanted := planned[key]; wanted || !j.mine(held) {
 			continue
 		}
 		if !complete || !e.remove(ctx, j.manager, held, &r.problems) {
@@ -225,6 +228,9 @@ func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, erro
 
 // plan returns the desired objects.
 func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
+	if j.once {
+		return bounded(e.planOnce(j, p), p)
+	}
 	var wanted []wantedObject
 	for _, s := range j.scopes {
 		for _, ns := range s.waiting {
@@ -251,11 +257,54 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 			wanted = append(wanted, wantedObject{object: o.Object, origin: o.Origin, entry: from, account: from.account(o.Object.GetNamespace()), tenant: s.tenant})
 		}
 	}
+	return bounded(wanted, p)
+}
+
+// bounded returns the objects, at most [replication.MaxObjects].
+func bounded(wanted []wantedObject, p *problems) []wantedObject {
 	if len(wanted) > replication.MaxObjects {
 		wanted = wanted[:replication.MaxObjects]
 		p.add(reasonRefused, "there are more than %d objects for all tenants together: select fewer tenants", replication.MaxObjects)
 	}
 	return wanted
+}
+
+// planOnce returns the desired objects of a job that applies them once for each scope. It refuses an
+// object that two tenants get: which of them decided would depend on the order of the tenants.
+func (e *Engine) planOnce(j *job, p *problems) []wantedObject {
+	var wanted []wantedObject
+	tenants := map[replication.Key][]string{}
+	for _, s := range j.scopes {
+		in := replication.Input{Tenant: s.tenant, Scope: e.scope}
+		for i := range j.entries {
+			in.Entries = append(in.Entries, j.entries[i].Entry)
+		}
+		objects, refusals := replication.PlanOnce(in)
+		for _, refusal := range refusals {
+			p.add(reasonRefused, "%s", refusal)
+		}
+		for _, o := range objects {
+			from, key := &j.entries[o.Entry], replication.KeyOf(o.Object)
+			tenants[key] = append(tenants[key], s.tenant)
+			wanted = append(wanted, wantedObject{object: o.Object, origin: o.Origin, entry: from, account: from.account(o.Object.GetNamespace()), tenant: s.tenant})
+		}
+	}
+	return slices.DeleteFunc(wanted, func(w wantedObject) bool {
+		all := tenants[replication.KeyOf(w.object)]
+		if len(all) > 1 && all[0] == w.tenant {
+			p.add(reasonRefused, "%s is the same object for the tenants %s: put {{ tenant.name }} into its name or its namespace, or set spec.scope to None", name(w.object), shortList(all))
+		}
+		return len(all) > 1
+	})
+}
+
+// shortList returns the first names of a list.
+func shortList(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return join(names)
+	}
+	return fmt.Sprintf("%s and %d more", join(names[:most]), len(names)-most)
 }
 
 // remember adds planned objects that are new to the saved inventory.

@@ -93,3 +93,41 @@ func TestLeave(t *testing.T) {
 		})
 	}
 }
+
+// TestIsManaged checks from where the objects of a declaration are deleted.
+func TestIsManaged(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	former, ending := settled("solar-former"), settled("solar-ending")
+	former.Labels = nil
+	ending.DeletionTimestamp, ending.Finalizers = &now, []string{"example.com/x"}
+	c := faked(t, settled("solar-a"), former, ending)
+	r := &CapsuleReconciler{Client: c}
+	local, global := &v1beta2.TenantResource{ObjectMeta: metav1.ObjectMeta{Namespace: "solar-a"}}, &v1beta2.GlobalTenantResource{}
+	own := replication.Account{Namespace: "solar-former", Name: "solar"}
+	other := replication.Account{Namespace: "platform", Name: "writer"}
+	for _, tc := range []struct {
+		reason      string
+		of          client.Object
+		declaration declaration
+		namespace   string
+		account     replication.Account
+		want        bool
+	}{
+		{"a tenant's namespace", global, declaration{}, "solar-a", own, true},
+		{"a tenant's own declaration", local, declaration{}, "solar-a", own, true},
+		{"but not elsewhere", local, declaration{}, "solar-former", other, false},
+		{"nor in the cluster", local, declaration{}, "", other, false},
+		{"the cluster", global, declaration{account: &other}, "", other, true},
+		{"a namespace that was a tenant's, and its account", global, declaration{}, "solar-former", own, false},
+		{"the account of another namespace", global, declaration{}, "solar-former", other, true},
+		{"the account of the declaration", global, declaration{account: &own}, "solar-former", own, true},
+		{"a namespace that is being deleted", global, declaration{account: &own}, "solar-ending", own, false},
+		{"a missing namespace", global, declaration{account: &own}, "solar-gone", own, false},
+	} {
+		held := replication.Held{Key: replication.Key{Kind: "ConfigMap", Namespace: tc.namespace, Name: "x"}, Account: tc.account}
+		if got := r.isManaged(t.Context(), tc.of, &tc.declaration, []string{"solar"}, held); got != tc.want {
+			t.Errorf("%s: got %t", tc.reason, got)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func processedItems(all []processed) []v1beta2.ProcessedItem {
 		kind := p.object.GroupVersionKind()
 		status := v1beta2.ProcessedStatus{
 			Type: conditionReady, Status: metav1.ConditionTrue, Message: p.message,
-			Created: p.object.GetLabels()[replication.LabelReplicated] == replication.Made,
+			Created: p.object.GetLabels()[replication.LabelReplicated] == replication.Made, ClusterScoped: p.object.GetNamespace() == "",
 		}
 		if p.message != "" {
 			status.Status = metav1.ConditionFalse

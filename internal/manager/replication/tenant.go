@@ -83,7 +83,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenan
 		manager: fieldManager("Tenant", "", tenant.Name),
 		scopes:  []scope{*s},
 		have:    readTenant(tenant.Status.Objects),
-		mine:    s.has,
+		mine:    func(held replication.Held) bool { return s.has(held.Namespace) },
 		save: func(ctx context.Context, inventory replication.Inventory) error {
 			return r.write(ctx, tenant, inventory, nil)
 		},
@@ -171,7 +171,7 @@ func scopeOf(ctx context.Context, c client.Reader, profiles Profiles, tenant str
 		case !settled:
 			s.waiting = append(s.waiting, ns.Name)
 		default:
-			s.namespaces = append(s.namespaces, replication.Namespace{Name: ns.Name, Labels: tenancy.TrustedLabels(ns.Labels, named)})
+			s.namespaces = append(s.namespaces, replication.Namespace{Name: ns.Name, Labels: tenancy.TrustedLabels(ns.Labels, named), Chosen: ns.Labels})
 		}
 	}
 	return s, nil

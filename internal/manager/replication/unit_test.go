@@ -331,6 +331,40 @@ func TestContextIsRead(t *testing.T) {
 	}
 }
 
+// TestSelectedNamespaces checks by which labels a declaration selects namespaces that an owner made.
+func TestSelectedNamespaces(t *testing.T) {
+	t.Parallel()
+	made := settled("solar-a")
+	made.Labels[v1alpha1.LabelMadeBy], made.Labels["chosen"] = v1alpha1.MadeByOwner, "true"
+	c := faked(t, made, settled("solar-b"))
+	s, err := scopeOf(t.Context(), c, &posture{profile: &v1alpha1.TenancyProfile{}}, "solar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scopes := []scope{*s}
+	account := func(namespace string) replication.Account {
+		return replication.Account{Namespace: namespace, Name: "solar"}
+	}
+	for _, tc := range []struct {
+		reason, home string
+		want         []string
+	}{
+		{reason: "owners of the tenant write a TenantResource, and choose the labels", home: "solar-b", want: []string{"solar-a"}},
+		{reason: "the platform writes a GlobalTenantResource, and owners must not choose what they get"},
+	} {
+		d := &declaration{home: tc.home}
+		d.spec.Resources = []v1beta2.Replicated{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}}}
+		var p problems
+		var got []string
+		for _, ns := range capsuleEntries(d, account, scopes, engine(c).scope, &p)[0].Selects(s.namespaces) {
+			got = append(got, ns.Name)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
 // TestNamespacedItems checks the references of Capsule's documentation: without a namespace, with
 // variables, and with neither a name nor a selector.
 func TestNamespacedItems(t *testing.T) {

@@ -66,6 +66,15 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if err := r.applyKeys(ctx, ns.Name, desired.Keys, have); err != nil {
 		return ctrl.Result{}, nil, err
 	}
+	value := desired.ParametersLabel(ns.Labels)
+	if ns.Labels[v1alpha1.LabelParameters] == v1alpha1.ParametersWithoutDefaults && value != v1alpha1.ParametersWithoutDefaults {
+		// Before the objects: one that keeps failing must not hold up the defaults.
+		if err := r.label(ctx, ns, &value); err != nil {
+			return ctrl.Result{}, nil, err
+		}
+		ns = ns.DeepCopy()
+		ns.Labels[v1alpha1.LabelParameters] = value
+	}
 	// Objects that the rules certainly refuse are applied once the label marks the parameters
 	// as in force, since the change of the label triggers another reconciliation.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
@@ -87,7 +96,11 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if !complete {
 		return result, cmp.Or(problem, errWaiting), nil
 	}
-	wait, err := r.awaitPropagation(ctx, ns, have)
+	if problem != nil {
+		// The parameters may not be written, and those before may have defaults.
+		value = cmp.Or(ns.Labels[v1alpha1.LabelParameters], tenancy.ManagedValue)
+	}
+	wait, err := r.awaitPropagation(ctx, ns, have, value)
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 		result.RequeueAfter = wait
 	}
@@ -425,12 +438,16 @@ func mergePatch(object client.Object, metadata map[string]any) client.Patch {
 	return client.RawPatch(types.MergePatchType, patch)
 }
 
-// awaitPropagation sets the label that marks the parameters as in force once they have existed
-// for [propagationDelay]. It returns the remaining time.
-func (r *Reconciler) awaitPropagation(ctx context.Context, ns *corev1.Namespace, have *contents) (time.Duration, error) {
-	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
+// awaitPropagation sets the label that marks the parameters as in force to a value once they have existed
+// for [propagationDelay]. It returns the remaining time. Of the values that the label already has, it changes
+// only the manager's.
+func (r *Reconciler) awaitPropagation(ctx context.Context, ns *corev1.Namespace, have *contents, value string) (time.Duration, error) {
+	if current, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
 		r.unlabelled.forget(ns.Name)
-		return 0, nil
+		if current != tenancy.ManagedValue && current != v1alpha1.ParametersWithoutDefaults {
+			return 0, nil // a value of the platform's manifests, which Flux would write again
+		}
+		return 0, r.label(ctx, ns, &value)
 	}
 	if have.parameters == nil {
 		return propagationDelay, nil
@@ -438,13 +455,13 @@ func (r *Reconciler) awaitPropagation(ctx context.Context, ns *corev1.Namespace,
 	if wait := have.parameters.CreationTimestamp.Add(stamp + propagationDelay).Sub(r.Now()); wait > 0 {
 		return wait, nil
 	}
-	return 0, r.label(ctx, ns, new(tenancy.ManagedValue))
+	return 0, r.label(ctx, ns, &value)
 }
 
 // label sets the label that names the parameters in force or, for nil, removes it. It does not
 // change a new namespace of the same name.
 func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *string) error {
-	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled == (value != nil) {
+	if have, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled == (value != nil) && (value == nil || have == *value) {
 		return nil
 	}
 	patch := mergePatch(ns, map[string]any{"labels": map[string]any{v1alpha1.LabelParameters: value}})

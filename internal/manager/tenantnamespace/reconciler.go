@@ -75,13 +75,15 @@ type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client client.Client
 	// Secrets reads the Secrets with public keys from the API server, by their names.
-	Secrets  client.Reader
-	Profiles Profiles
-	Kinds    Kinds
-	Classes  Classes
-	Failures Failures
-	Reports  Reports
-	Events   Events
+	Secrets client.Reader
+	// Workloads reads the platform's workloads from the API server, each once: the cache has their metadata only.
+	Workloads client.Reader
+	Profiles  Profiles
+	Kinds     Kinds
+	Classes   Classes
+	Failures  Failures
+	Reports   Reports
+	Events    Events
 	// Manager is the manager's own subject. When a Tenant is deleted, it gets the right to
 	// delete each of the Tenant's namespaces.
 	Manager rbacv1.Subject
@@ -95,6 +97,7 @@ type Reconciler struct {
 	unlabelled     times
 	uncountedSince times
 	refused        times
+	selectors      selectors
 }
 
 // Reconcile reconciles one namespace. Without a valid profile it creates and deletes
@@ -150,6 +153,7 @@ func (r *Reconciler) forgetNamespace(namespace string) {
 	r.Reports.Forget(namespace)
 	r.unlabelled.forget(namespace)
 	r.refused.forget(namespace)
+	r.selectors.set(namespace, nil)
 }
 
 // reconcile reads the state of a namespace (state.go), computes its desired objects
@@ -205,7 +209,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		}
 	}
 	result, problem, err = r.apply(ctx, ns, in.Tenant, desired, have)
-	problem = cmp.Or(problem, unselected)
+	problem = cmp.Or(problem, unselected, tenancy.UnallowedDefault(in.Tenant, profile))
 	switch {
 	case err == nil:
 		r.report(in.Tenant, ns, problem)

@@ -15,7 +15,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -148,7 +147,7 @@ func (r *Reconciler) input(ctx context.Context, ns *corev1.Namespace, profile *v
 	if in.OwnerAccounts, err = r.ownerAccounts(ctx, ns.Name); err != nil {
 		return in, 0, err
 	}
-	in.PlatformWorkloads, err = r.platformWorkloads(ctx, ns, &profile.Spec)
+	in.PlatformWorkloads, in.PlatformSelectors, err = r.platformWorkloads(ctx, ns, &profile.Spec)
 	return in, later, err
 }
 
@@ -188,30 +187,6 @@ func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]str
 		return nil, fmt.Errorf("cannot read the Tenants with owner accounts in namespace %s: %w", namespace, err)
 	}
 	return tenancy.OwnerAccounts(owned.Items, namespace), nil
-}
-
-// platformWorkloads returns the workloads of a namespace that syncs of the platform applied.
-func (r *Reconciler) platformWorkloads(ctx context.Context, ns *corev1.Namespace, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
-	var objects []metav1.PartialObjectMetadata
-	for _, kind := range tenancy.WorkloadKinds() {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		if err := r.Client.List(ctx, list, client.InNamespace(ns.Name)); err != nil {
-			return nil, fmt.Errorf("cannot read the workloads of kind %s in namespace %s: %w", kind.Kind, ns.Name, err)
-		}
-		for i := range list.Items {
-			list.Items[i].SetGroupVersionKind(kind)
-		}
-		objects = append(objects, list.Items...)
-	}
-	workloads := tenancy.PlatformWorkloads(objects, profile)
-	if len(workloads) <= tenancy.MaxPlatformWorkloads {
-		return workloads, nil
-	}
-	r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "TooManyWorkloads", "Reconcile",
-		"the platform has %d workloads in the tenant's namespace, and the first %d of them are protected from requests to scale, evict or enter: move some to a namespace of the platform's",
-		len(workloads), tenancy.MaxPlatformWorkloads)
-	return workloads[:tenancy.MaxPlatformWorkloads], nil
 }
 
 // syncKinds are the kinds of a Tenant's sync.

@@ -45,6 +45,8 @@ type world struct {
 	// problem is what was reported last, and reported about which Tenant.
 	problem  error
 	reported *v1alpha1.Tenant
+	// storage are limits of the profile.
+	storage v1alpha1.Storage
 }
 
 func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
@@ -53,6 +55,7 @@ func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 	p.Spec.Tenants.Bounds.MinInterval.Duration, p.Spec.Tenants.Bounds.MaxTimeout.Duration = 30*time.Second, 15*time.Minute
 	// The fake client cannot apply NetworkPolicies.
 	p.Spec.Tenants.Network.Isolation = v1alpha1.IsolationNone
+	p.Spec.Tenants.Storage = w.storage
 	return p, nil
 }
 func (w *world) Served(context.Context) ([]string, error) { return nil, nil }

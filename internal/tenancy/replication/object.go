@@ -59,7 +59,11 @@ func (p *planner) wrong(u *unstructured.Unstructured, namespace string) string {
 	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return "its name " + strings.Join(problems, ", ")
 	}
-	if given, ok := meta["namespace"]; ok && given != namespace {
+	given, ok := meta["namespace"]
+	if p.once {
+		return p.wrongPlace(u, given, ok)
+	}
+	if ok && given != namespace {
 		return fmt.Sprintf("it must not come into namespace %v: leave metadata.namespace out, the namespaces are those of tenant %s", given, p.in.Tenant)
 	}
 	return ""
@@ -83,6 +87,9 @@ func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	}
 	switch p.in.Scope(version.WithKind(u.GetKind())) {
 	case Cluster:
+		if p.once {
+			return ""
+		}
 		return fmt.Sprintf("cluster-scoped kind %s/%s is not allowed: only namespaced objects are replicated", version, u.GetKind())
 	case Unknown:
 		return fmt.Sprintf("the cluster does not store kind %s of %s", u.GetKind(), version)

@@ -1,10 +1,11 @@
 // Package replication computes which objects the namespaces of a tenant get: a pure
-// function of lists of objects and the tenant's namespaces. All objects that it returns
-// are in one of these namespaces and of a namespaced kind. It does not decide which account
+// function of lists of objects and the tenant's namespaces. All objects that [Plan] returns
+// are in one of these namespaces and of a namespaced kind; those of [PlanOnce] are where they say. It does not decide which account
 // applies the objects, and whether the account has the rights.
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,8 +44,11 @@ const (
 
 // Namespace is a namespace of the tenant.
 type Namespace struct {
-	Name   string
+	Name string
+	// Labels are the labels that the platform or the Tenant set.
 	Labels map[string]string
+	// Chosen are all labels, also those that an owner chose.
+	Chosen map[string]string
 }
 
 // Entry is a list of objects and the namespaces that get it.
@@ -53,6 +57,9 @@ type Entry struct {
 	Name string
 	// Selector chooses the namespaces by their labels; nil chooses all.
 	Selector labels.Selector
+	// OfTenant is true if the tenant writes the declaration. Its Selector also reads the labels that owners
+	// choose. In a declaration of the platform they select nothing, or owners could choose what they get.
+	OfTenant bool
 	// Items are objects as JSON.
 	Items [][]byte
 	// Copies are objects that exist, as they were read for a namespace.
@@ -121,10 +128,19 @@ func (r Refusal) String() string { return r.Where + ": " + r.Reason }
 // Plan returns the objects, ordered by list and then by namespace, and the refused items. A
 // refused item does not prevent other objects.
 func Plan(in Input) ([]Object, []Refusal) {
-	p := &planner{in: in, seen: map[Key]int{}, origins: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
+	p := newPlanner(in)
 	for i := range in.Entries {
 		p.entry(i, &in.Entries[i])
 	}
+	return p.planned()
+}
+
+func newPlanner(in Input) *planner {
+	return &planner{in: in, seen: map[Key]int{}, origins: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
+}
+
+// planned returns the objects, at most [MaxObjects], and the refusals.
+func (p *planner) planned() ([]Object, []Refusal) {
 	if n := len(p.objects); n > MaxObjects {
 		p.objects = p.objects[:MaxObjects]
 		p.refuse("all", "there are %d objects in all namespaces together, and %d of them at most are replicated: make the lists shorter, or select fewer namespaces", n, MaxObjects)
@@ -136,7 +152,11 @@ func Plan(in Input) ([]Object, []Refusal) {
 func (e *Entry) Selects(namespaces []Namespace) []Namespace {
 	var selected []Namespace
 	for _, ns := range namespaces {
-		if e.Selector == nil || e.Selector.Matches(labels.Set(ns.Labels)) {
+		read := ns.Labels
+		if e.OfTenant {
+			read = ns.Chosen
+		}
+		if e.Selector == nil || e.Selector.Matches(labels.Set(read)) {
 			selected = append(selected, ns)
 		}
 	}
@@ -153,6 +173,8 @@ type planner struct {
 	origins map[Key]string
 	said    map[Refusal]bool
 	steps   *steps
+	// once is set for objects that are applied once: see [PlanOnce].
+	once bool
 }
 
 // refuse adds a refusal unless the same one exists.
@@ -223,7 +245,7 @@ func (p *planner) templateData(e *Entry, ns Namespace) map[string]any {
 // object adds one if nothing is wrong with it.
 func (p *planner) object(index int, e *Entry, namespace, where, origin string, u *unstructured.Unstructured) {
 	where += describe(u)
-	if meta, ok := u.Object["metadata"].(map[string]any); ok && e.Capsule {
+	if meta, ok := u.Object["metadata"].(map[string]any); ok && e.Capsule && !p.once {
 		delete(meta, "namespace")
 	}
 	if reason := p.wrong(u, namespace); reason != "" {
@@ -231,9 +253,11 @@ func (p *planner) object(index int, e *Entry, namespace, where, origin string, u
 		return
 	}
 	u.SetNamespace(namespace)
-	added, notes := e.Labels, e.Annotations
-	if e.Variables {
-		added, notes = Filled(added, p.in.Tenant, namespace), Filled(notes, p.in.Tenant, namespace)
+	added, err := p.added(e, e.Labels, namespace)
+	notes, wrong := p.added(e, e.Annotations, namespace)
+	if err = errors.Join(err, wrong); err != nil {
+		p.refuse(where, "%v", err)
+		return
 	}
 	u.SetLabels(merged(u.GetLabels(), added))
 	u.SetAnnotations(merged(u.GetAnnotations(), notes))
