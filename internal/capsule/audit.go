@@ -43,12 +43,12 @@ type auditedPart struct {
 }
 
 // NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
-// with the action audit, and those with default metadata or with policies for resources.
+// with the action audit, and those with default or managed metadata or with policies for resources.
 func NeedsWebhook(tenant *v1beta2.Tenant) bool {
 	return slices.ContainsFunc(tenant.Spec.Rules, func(raw v1beta2.Unknown) bool {
 		rule, err := decodeRule(raw.Raw)
 		return err == nil && rule.Enforce != nil && (rule.Enforce.Action == actionAudit || rule.Enforce.Workloads.Resources != nil || slices.ContainsFunc(rule.Enforce.Metadata, func(m metadataRule) bool {
-			return len(defaults(m.Labels))+len(defaults(m.Annotations)) > 0
+			return len(defaults(m.Labels))+len(defaults(m.Annotations))+len(managed(m.Labels))+len(managed(m.Annotations)) > 0
 		}))
 	})
 }
@@ -62,40 +62,6 @@ func defaults(rules map[string]ruleMetadata) map[string]string {
 		}
 	}
 	return values
-}
-
-// SetDefaults adds the default labels and annotations of the rules that a new object does not have,
-// and reports whether there were any. The last rule wins.
-func SetDefaults(status *v1beta2.RuleStatusStatus, r Request) bool {
-	labels, annotations := map[string]string{}, map[string]string{}
-	group, version, kind := r.Object.GroupVersionKind().Group, r.Object.GroupVersionKind().Version, r.Object.GetKind()
-	for i := range status.Rules {
-		rule := &tenantRule{}
-		if json.Unmarshal(status.Rules[i].Raw, rule) != nil || rule.Enforce == nil || !speaksTo(rule, status.Audiences, r) {
-			continue
-		}
-		for _, m := range rule.Enforce.Metadata {
-			if m.covers(group, version, kind) {
-				maps.Copy(labels, defaults(m.Labels))
-				maps.Copy(annotations, defaults(m.Annotations))
-			}
-		}
-	}
-	missing := func(key string, has map[string]string) bool { _, ok := has[key]; return !ok }
-	haveLabels, haveAnnotations := r.Object.GetLabels(), r.Object.GetAnnotations()
-	maps.DeleteFunc(labels, func(key, value string) bool {
-		return !missing(key, haveLabels) || len(validation.IsValidLabelValue(value)) > 0
-	})
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return !missing(key, haveAnnotations) })
-	if len(labels) > 0 {
-		maps.Copy(labels, haveLabels)
-		r.Object.SetLabels(labels)
-	}
-	if len(annotations) > 0 {
-		maps.Copy(annotations, haveAnnotations)
-		r.Object.SetAnnotations(annotations)
-	}
-	return len(labels)+len(annotations) > 0
 }
 
 // covers reports whether a rule about metadata is about a kind.
@@ -209,7 +175,7 @@ func metadataPart(o *unstructured.Unstructured, word, field string) auditedPart 
 					rules = m.Annotations
 				}
 				for _, key := range slices.Sorted(maps.Keys(rules)) {
-					if !star(key, v.key) {
+					if !star(key, v.key) || rules[key].Managed != nil && *rules[key].Managed == v.value {
 						continue
 					}
 					if len(rules[key].Values) == 0 {

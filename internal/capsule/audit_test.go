@@ -37,6 +37,7 @@ func TestAudit(t *testing.T) {
 		"routes":          {"{action: audit, ingress: {types: [HTTPRoute], hostnames: [{exact: [a.example]}]}}", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a}}", "", []string{`empty hostname detected at spec.hostnames[] by audit namespace rule: exact: a.example`}},
 		"gateways":        {"{action: audit, ingress: {types: [Gateway], hostnames: [{exact: [a.example]}]}}", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: a}, spec: {listeners: [{hostname: a.example}]}}", "", []string{`ingress hostname "a.example" at spec.listeners[0].hostname matched audit namespace rule: exact: a.example`}},
 		"service type":    {"{action: audit, services: {types: [NodePort], nodePorts: {ports: [{from: 30000, to: 30010}]}}}", service("type: NodePort, ports: [{port: 1, nodePort: 30001}]"), "", []string{`nodePort "30001" at spec.ports[0].nodePort matched audit namespace rule: 30000-30010`, `service type "NodePort" at spec.type matched audit namespace rule: NodePort`}},
+		"managed":         {"{action: audit, metadata: [{kinds: [ConfigMap], labels: {a: {managed: b}, c: {managed: d}}}]}", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {a: b, c: x}}}", "", []string{`metadata label "x" at metadata.labels["c"] matched audit namespace rule: c`}},
 		"external name":   {"{action: audit, services: {externalNames: {hostnames: [{exp: audit.*}]}}}", service("type: ExternalName, externalName: audit.internal"), "", []string{`externalName hostname "audit.internal" at spec.externalName matched audit namespace rule: exp: audit.*`}},
 		"addresses":       {"{action: audit, services: {loadBalancers: {cidrs: [10.0.0.0/8]}}}", service("type: LoadBalancer, loadBalancerIP: 10.1.1.1, loadBalancerSourceRanges: [11.0.0.0/8, 10.2.0.0/16]"), "", []string{`loadBalancer CIDR "10.1.1.1" at spec.loadBalancerIP matched audit namespace rule: 10.0.0.0/8`, `loadBalancer CIDR "10.2.0.0/16" at spec.loadBalancerSourceRanges[1] matched audit namespace rule: 10.0.0.0/8`}},
 		"wider addresses": {"{action: audit, services: {loadBalancers: {cidrs: [10.0.0.0/16]}}}", service("type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.0/8]"), "", nil},
@@ -111,28 +112,33 @@ func unknown(t *testing.T, content string) v1beta2.Unknown {
 	return out
 }
 
-// TestSetDefaults checks which default metadata a new object gets.
-func TestSetDefaults(t *testing.T) {
+// TestSetMetadata checks which default and managed metadata an object gets.
+func TestSetMetadata(t *testing.T) {
 	t.Parallel()
 	rule := func(kinds, more string) string {
 		return "{" + more + "enforce: {action: deny, metadata: [{kinds: [" + kinds + "], labels: {team: {default: oil}, s*: {default: other}}, annotations: {note: {default: any text}}}]}}"
 	}
+	const managedTeam = "{enforce: {action: audit, metadata: [{kinds: [ConfigMap], labels: {team: {managed: gas}, size: {default: s}}}, {kinds: ['Config*'], labels: {team: {managed: oil, default: x}}, annotations: {note: {managed: any text}}}]}}"
 	for name, tc := range map[string]struct {
 		rule, object        string
 		labels, annotations map[string]string
 		changed             bool
 	}{
-		"missing":        {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {a: b}}}", map[string]string{"a": "b", "team": "oil"}, map[string]string{"note": "any text"}, true},
-		"given":          {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: gas}, annotations: {note: mine}}}", map[string]string{"team": "gas"}, map[string]string{"note": "mine"}, false},
-		"another kind":   {rule("Secret", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
-		"another group":  {rule("'*'", ""), "{apiVersion: apps/v1, kind: Deployment, metadata: {}}", nil, nil, false},
-		"others' rule":   {rule("ConfigMap", "audience: [{kind: User, name: bob}], "), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
-		"invalid values": {"{enforce: {metadata: [{kinds: [ConfigMap], labels: {team: {default: a b}}}]}}", "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"managed":           {managedTeam, "{apiVersion: v1, kind: ConfigMap, metadata: {}}", map[string]string{"team": "oil", "size": "s"}, map[string]string{"note": "any text"}, true},
+		"managed and given": {managedTeam, "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: gas, size: l, a: b}, annotations: {note: mine}}}", map[string]string{"team": "oil", "size": "l", "a": "b"}, map[string]string{"note": "any text"}, true},
+		"managed before":    {managedTeam, "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: oil, size: l}, annotations: {note: any text}}}", map[string]string{"team": "oil", "size": "l"}, map[string]string{"note": "any text"}, false},
+		"others' managed":   {strings.Replace(managedTeam, "{enforce", "{audience: [{kind: User, name: bob}], enforce", 1), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"missing":           {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {a: b}}}", map[string]string{"a": "b", "team": "oil"}, map[string]string{"note": "any text"}, true},
+		"given":             {rule("ConfigMap", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: gas}, annotations: {note: mine}}}", map[string]string{"team": "gas"}, map[string]string{"note": "mine"}, false},
+		"another kind":      {rule("Secret", ""), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"another group":     {rule("'*'", ""), "{apiVersion: apps/v1, kind: Deployment, metadata: {}}", nil, nil, false},
+		"others' rule":      {rule("ConfigMap", "audience: [{kind: User, name: bob}], "), "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
+		"invalid values":    {"{enforce: {metadata: [{kinds: [ConfigMap], labels: {team: {default: a b}}}]}}", "{apiVersion: v1, kind: ConfigMap, metadata: {}}", nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := object(t, tc.object)
-			changed := SetDefaults(&v1beta2.RuleStatusStatus{Rules: []v1beta2.Unknown{unknown(t, tc.rule)}}, Request{User: "alice", Object: o})
+			changed := SetMetadata(&v1beta2.RuleStatusStatus{Rules: []v1beta2.Unknown{unknown(t, tc.rule)}}, Request{User: "alice", Object: o})
 			if changed != tc.changed {
 				t.Errorf("changed is %t", changed)
 			}
@@ -143,5 +149,18 @@ func TestSetDefaults(t *testing.T) {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSetMetadataOfUpdates checks that an update keeps managed metadata, and gets no default metadata.
+func TestSetMetadataOfUpdates(t *testing.T) {
+	t.Parallel()
+	status := &v1beta2.RuleStatusStatus{Rules: []v1beta2.Unknown{unknown(t, "{enforce: {metadata: [{kinds: [ConfigMap], labels: {team: {managed: oil}, size: {default: s}}}]}}")}}
+	for reason, labels := range map[string]string{"changed": "team: gas", "removed": "", "older than the rule": "old: x"} {
+		r := Request{User: "alice", Object: object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {"+labels+"}}}"), Old: object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {team: oil}}}")}
+		changed := SetMetadata(status, r)
+		if _, defaulted := r.Object.GetLabels()["size"]; !changed || defaulted || r.Object.GetLabels()["team"] != "oil" {
+			t.Errorf("%s: changed is %t, labels %v", reason, changed, r.Object.GetLabels())
+		}
 	}
 }

@@ -70,7 +70,7 @@ func Fields(kind string) []Field {
 		return []Field{{"spec", Unused, "the manager writes the status"}}
 	case "GlobalTenantResource":
 		return append(replicationFields(),
-			Field{"spec.scope", Different, "`Namespace` alone; what would be in the cluster or once a tenant is refused"},
+			Field{"spec.scope", Different, "`Tenant` and `None` need `spec.serviceAccount`, whose rights decide, and have `rawItems` with `{{tenant.name}}` only: templates, copies and contexts read what owners write, and are refused. An object names its namespace, or is in the cluster. An object that two tenants get is refused. What is in the cluster is deleted with its tenant or the declaration, by the account that applied it"},
 			Field{"spec.serviceAccount", Different, "without it, the account with the tenant's name in each namespace. In a namespace that is no tenant's, the manager has to be given ClusterRole `tenure-replicator` with a RoleBinding"},
 			Field{"spec.tenantSelector", Honoured, "by the labels of Capsule's Tenants"})
 	}
@@ -133,7 +133,7 @@ func workloadFields() []Field {
 		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
 		{"spec.gatewayOptions.allowedClasses", Different, byName},
 		{"spec.gatewayOptions.allowedClasses.default", Different, aDefault},
-		{"spec.serviceOptions.additionalMetadata", Different, withDefaults + ". A label or annotation that the tenant gives is replaced"},
+		{"spec.serviceOptions.additionalMetadata", Different, "on Services and EndpointSlices, " + withDefaults + ". A label or annotation that the tenant gives is replaced"},
 		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
 		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
 		{"spec.serviceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
@@ -148,7 +148,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, resources, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. `quota` bounds all selected namespaces together, from when a namespace is selected; if the owners may choose a label that `namespaceSelector` reads, they choose which namespaces it bounds. An unknown field, an unknown audience of kind Custom and `managed` metadata are refused unless accepted; `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. The same webhook changes requests and limits of new Pods; a Pod that does not keep a policy is refused. Policies for the Pod itself hold for Pods with resources of their own, and for all if `targets` names `pod`. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, resources, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. `quota` bounds all selected namespaces together, from when a namespace is selected; if the owners may choose a label that `namespaceSelector` reads, they choose which namespaces it bounds. An unknown field and an unknown audience of kind Custom are refused unless accepted. `default` metadata is set in new objects by a webhook, which may fail, and not in namespaces and Secrets. `managed` metadata is set in new and changed objects by the same webhook, and the API server refuses what would change it, so that it does not depend on the webhook; a Tenant is refused if its rules manage a label of Secrets, an expression, or one label with two values for the same namespaces and users. The same webhook changes requests and limits of new Pods; a Pod that does not keep a policy is refused. Policies for the Pod itself hold for Pods with resources of their own, and for all if `targets` names `pod`. Rules with the action audit write events with the reason NamespaceRuleAudit, of refused objects too; the same webhook writes them. Role bindings and promotions hold in the namespaces that `namespaceSelector` selects. See docs/how-to/move-from-capsule.md"},
 	}
 }
 
@@ -181,7 +181,7 @@ const boundedByOwners = "at most what the proxy shows to every owner of the tena
 
 func replicationFields() []Field {
 	return []Field{
-		{"spec.resources[].namespaceSelector", Honoured, "among the tenant's namespaces"},
+		{"spec.resources[].namespaceSelector", Different, "among the tenant's namespaces. In a GlobalTenantResource, labels that an owner chose for a namespace do not count"},
 		{"spec.resources[].additionalMetadata", Honoured, "with `{{tenant.name}}` and `{{namespace}}`, but for labels of `tenure.dev`"},
 		{"spec.resources[].rawItems", Different, "with `{{tenant.name}}` and `{{namespace}}`; other double braces are refused. The namespace that an object names does not matter. What is in no namespace, or is of `tenure.dev` or `capsule.clastix.io`, is refused, each by itself; the account that applies needs the right to it"},
 		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. With `{{tenant.name}}` and `{{namespace}}` in the namespace, the name and the values of `matchLabels`. Without a namespace, a TenantResource reads its own; a GlobalTenantResource needs one. Without a name and a selector, all objects of the namespace. A selector finds no copies. Copies lose the labels that the selector names"},

@@ -34,7 +34,7 @@ func NamespaceRefusal(tenant *v1beta2.Tenant, ns *corev1.Namespace, user string,
 		}
 		found := namespaceRule{allows: rule.Enforce.Action == actionAllow, audits: rule.Enforce.Action == actionAudit}
 		for _, m := range rule.Enforce.Metadata {
-			if slices.Contains(m.Kinds, "Namespace") && ofGroup(m.APIGroups, "", "v1") {
+			if slices.Contains(m.Kinds, kindNamespace) && ofGroup(m.APIGroups, "", "v1") {
 				found.labels, found.annotations = append(found.labels, m.Labels), append(found.annotations, m.Annotations)
 			}
 		}
@@ -69,13 +69,13 @@ type namespaceRule struct {
 }
 
 // missingMetadata says which name a rule requires that no value has. A name with a default gets
-// it after the webhook.
+// it after the webhook, and the Tenant sets a managed one.
 func missingMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ruleMetadata, word string, values map[string]string) string {
 	for _, r := range all {
 		for _, entries := range of(r) {
 			for _, name := range slices.Sorted(maps.Keys(entries)) {
 				has := func(key string) bool { return star(name, key) }
-				if r.allows && entries[name].Required && entries[name].Default == nil && !reservedMetadata.MatchString(name) && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), has) {
+				if r.allows && entries[name].Required && entries[name].Default == nil && entries[name].Managed == nil && !reservedMetadata.MatchString(name) && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), has) {
 					return fmt.Sprintf("metadata %[1]s %[2]q is required at metadata.%[1]ss[%[2]q]", word, name)
 				}
 			}
@@ -87,7 +87,7 @@ func missingMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ru
 // wrongMetadata says which value a rule denies, or that none of the lists of allowed values has it.
 // The last rule that matches decides.
 func wrongMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ruleMetadata, word, key, value string) string {
-	if reservedMetadata.MatchString(key) {
+	if reservedMetadata.MatchString(key) || isManaged(all, of, key, value) {
 		return ""
 	}
 	listed, hit, denied := false, false, false
@@ -111,8 +111,21 @@ func wrongMetadata(all []namespaceRule, of func(namespaceRule) []map[string]rule
 	return ""
 }
 
+// isManaged reports whether the last rule that manages a name gives it the value.
+func isManaged(all []namespaceRule, of func(namespaceRule) []map[string]ruleMetadata, key, value string) bool {
+	var last *string
+	for _, r := range all {
+		for _, entries := range of(r) {
+			if m := entries[key].Managed; m != nil {
+				last = m
+			}
+		}
+	}
+	return last != nil && *last == value
+}
+
 // entriesFor returns the values that a rule has for a name. A rule that denies a name without values
-// denies every value, unless it has a default.
+// denies every value, unless it has a default or a managed value.
 func entriesFor(r namespaceRule, all []map[string]ruleMetadata, key string) []ruleExpression {
 	var found []ruleExpression
 	for _, entries := range all {
@@ -120,7 +133,7 @@ func entriesFor(r namespaceRule, all []map[string]ruleMetadata, key string) []ru
 			if !star(name, key) {
 				continue
 			}
-			if len(entry.Values) == 0 && entry.Default == nil && !r.allows {
+			if len(entry.Values) == 0 && entry.Default == nil && entry.Managed == nil && !r.allows {
 				found = append(found, ruleExpression{Exp: ".*"})
 			}
 			found = append(found, entry.Values...)

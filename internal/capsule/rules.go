@@ -118,6 +118,9 @@ const anyScheduler = "*"
 // kindCustom is the kind of audiences that Capsule defines.
 const kindCustom = "Custom"
 
+// kindNamespace is the kind that a rule names to be about the metadata of namespaces.
+const kindNamespace = "Namespace"
+
 // Audiences of kind Custom. The controllers of the cluster are exempt from rules, so that the last one
 // is empty.
 const (
@@ -199,7 +202,7 @@ func (r *tenantRule) ofNamespaces() bool {
 		return false
 	}
 	for _, m := range r.Enforce.Metadata {
-		if slices.Contains(m.Kinds, "Namespace") {
+		if slices.Contains(m.Kinds, kindNamespace) {
 			return true
 		}
 	}
@@ -216,6 +219,7 @@ func (t *translation) rules() {
 	for i := range t.tenant.Spec.Rules {
 		t.rule(fmt.Sprintf("spec.rules[%d]", i), t.tenant.Spec.Rules[i].Raw)
 	}
+	t.managedTwice()
 	t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesEnforced
 	if NeedsWebhook(t.tenant) {
 		t.spec.Namespaces.Labels[v1beta2.LabelRules] = v1beta2.RulesAudited
@@ -260,6 +264,7 @@ func (t *translation) rule(field string, raw []byte) {
 	t.ruleBindings(field, rule)
 	if rule.Enforce != nil {
 		t.enforcement(field+".enforce", rule.Enforce)
+		t.ruleMetadata(field+".enforce.metadata", rule)
 		t.ruleServices(field+".enforce.services", rule)
 	}
 }
@@ -329,7 +334,6 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 			t.note(Refused, fmt.Sprintf("%s.services.nodePorts.ports[%d]", field, i), "%d to %d is no range of ports", p.From, p.To)
 		}
 	}
-	t.ruleMetadata(field+".metadata", e)
 }
 
 // everywhere reports whether the rule allows values in all namespaces and to all users. The policies
@@ -413,24 +417,23 @@ func (t *translation) serviceLimits() *v1alpha1.Services {
 	return t.spec.Network.Services
 }
 
-func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {
-	for i, m := range e.Metadata {
+func (t *translation) ruleMetadata(field string, rule *tenantRule) {
+	for i := range rule.Enforce.Metadata {
+		m := &rule.Enforce.Metadata[i]
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if content, err := json.Marshal(m); err == nil && slices.Contains(m.Kinds, "Namespace") && isTemplate(string(content)) {
+		if content, err := json.Marshal(m); err == nil && slices.Contains(m.Kinds, kindNamespace) && isTemplate(string(content)) {
 			t.unenforced(at, "templates are not filled in for namespaces")
 		}
 		for part, all := range map[string]map[string]ruleMetadata{".labels": m.Labels, ".annotations": m.Annotations} {
 			for _, key := range slices.Sorted(maps.Keys(all)) {
 				t.ruleKey(at+part, key)
 				t.ruleExpressions(at+part+"["+key+"].values", all[key].Values...)
-				if all[key].Managed != nil {
-					t.unenforced(at+part+"["+key+"].managed", "it is not set")
-				}
-				if all[key].Default != nil && slices.Equal(m.Kinds, []string{"Namespace"}) {
+				if all[key].Default != nil && slices.Equal(m.Kinds, []string{kindNamespace}) {
 					t.note(Reported, at+part+"["+key+"].default", "it is not set in namespaces: use namespaceOptions.additionalMetadataList")
 				}
 			}
 		}
+		t.managedMetadata(at, rule, m)
 	}
 }
 
@@ -526,6 +529,9 @@ func ruleBody(raw []byte, data map[string]any) (v1beta2.Unknown, error) {
 		return v1beta2.Unknown{}, err
 	}
 	if err := checkRendered(filled); err != nil {
+		return v1beta2.Unknown{}, err
+	}
+	if err := checkManaged(body["enforce"]); err != nil {
 		return v1beta2.Unknown{}, err
 	}
 	if enforce, ok := body["enforce"].(map[string]any); ok {

@@ -24,6 +24,9 @@ func TestTranslateRules(t *testing.T) {
 	for i := range 17 {
 		quotas = append(quotas, fmt.Sprintf("{name: q%d, hard: {pods: 1}}", i))
 	}
+	audited := func(s *v1alpha1.TenantSpec) {
+		s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
+	}
 	for name, tc := range map[string]struct {
 		reason, rules string
 		refused       string
@@ -55,31 +58,43 @@ func TestTranslateRules(t *testing.T) {
 		"some role bindings": {reason: "with the selector", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}}
 		}},
-		"audit": {reason: "the webhook writes events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", want: func(s *v1alpha1.TenantSpec) {
+		"audit":                    {reason: "the webhook writes events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", want: audited},
+		"unknown":                  {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: unknown field "placement"`},
+		"older images":             {reason: "the form of older versions of Capsule, with what to write", rules: "{enforce: {registries: [{url: harbor/.*}]}}", refused: `spec.rules[0]: it is not enforced: unknown field "registries": write the images as enforce.workloads.registries`},
+		"another type":             {reason: "a value of another type is named by its field", rules: "{enforce: {workloads: {schedulers: {exact: [a]}}}}", refused: `spec.rules[0]: it is not enforced: the field enforce.workloads.schedulers cannot be a JSON value of type object`},
+		"custom audience":          {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
+		"unknown audience":         {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
+		"administrators":           {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
+		"resources":                {reason: "the webhook changes them", rules: "{enforce: {workloads: {targets: [pod], resources: {requests: {cpu: {policy: Default, value: 1}}, limits: {cpu: {policy: Ratio, value: '1.5'}}}}}}", want: audited},
+		"no resources":             {reason: "it says nothing", rules: "{enforce: {workloads: {resources: {}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
+		"a resource's name":        {reason: "it is none", rules: "{enforce: {workloads: {resources: {limits: {'a b': {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[a b]"},
+		"a Pod's resource":         {reason: "only containers have it", rules: "{enforce: {workloads: {targets: [pod], resources: {limits: {ephemeral-storage: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[ephemeral-storage]"},
+		"a target":                 {reason: "it has no resources", rules: "{enforce: {workloads: {targets: [pod/volumes], resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.targets"},
+		"a policy of requests":     {reason: "limits have it", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Ratio, value: 2}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].policy"},
+		"a default":                {reason: "it has no value", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Default}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].value"},
+		"a value":                  {reason: "nothing reads it", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Remove, value: 1}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].value"},
+		"a ratio":                  {reason: "a limit is not below its request", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Ratio, value: 500m}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu].value"},
+		"a negative default":       {reason: "there is none", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Default, value: -1}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu].value"},
+		"nothing to compare":       {reason: "the request is removed", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Remove}}, limits: {cpu: {policy: MatchRequest}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu]"},
+		"namespaces":               {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
+		"template":                 {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
+		"managed":                  {reason: "the webhook sets it, and the policies demand it", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", want: audited},
+		"managed in all kinds":     {reason: "the manager reads no Secrets", rules: "{enforce: {metadata: [{kinds: ['*'], labels: {a: {managed: b}}}]}}", reported: "spec.rules[0].enforce.metadata[0].labels[a].managed: it is not set in Secrets", want: audited},
+		"managed in another group": {reason: "it has no Secrets", rules: "{enforce: {metadata: [{apiGroups: [apps], kinds: ['*'], annotations: {a: {managed: 'b c'}}}]}}", want: audited},
+		"managed in Secrets":       {reason: "the manager reads no Secrets", rules: "{enforce: {metadata: [{kinds: [Pod, Secret], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed: it is not enforced: the webhook that sets it is not called for objects of the kind Secret; if something else sees to it"},
+		"managed expression":       {reason: "it names no label", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {'a*': {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a*].managed"},
+		"managed value":            {reason: "no label has it", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b c}}}]}}", refused: `labels[a].managed: "b c" cannot be the value of a label`},
+		"managed by Capsule":       {reason: "the name has a meaning", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {projectcapsule.dev/managed-by: {managed: b}}}]}}", refused: "labels[projectcapsule.dev/managed-by].managed: Capsule and Tenure keep this name"},
+		"managed twice":            {reason: "an object has one value", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}, {enforce: {action: allow, metadata: [{apiGroups: ['*'], kinds: [Service, 'P*'], labels: {a: {managed: c}}}]}}", refused: `spec.rules[1].enforce.metadata[0].labels[a].managed: another rule for the same namespaces and users manages it with the value "b"`},
+		"managed twice alike":      {reason: "no contradiction", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}, {kinds: [Pod], labels: {a: {managed: b}}, annotations: {a: {managed: c}}}]}}", want: audited},
+		"managed for other kinds":  {reason: "no contradiction", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}, {kinds: [Service], labels: {a: {managed: c}}}, {apiGroups: [apps], kinds: ['*'], labels: {a: {managed: d}}}]}}", want: audited},
+		"managed for some":         {reason: "the last rule decides", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}, {namespaceSelector: {matchLabels: {env: prod}}, enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: c}}}]}}, {audience: [{kind: User, name: bob}], enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: d}}}]}}", want: audited},
+		"managed in namespaces": {reason: "the manager sets it", rules: "{namespaceSelector: {matchLabels: {env: prod}}, enforce: {metadata: [{kinds: [Namespace], labels: {a: {managed: b}}, annotations: {c: {managed: d}}}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
+			s.Namespaces.Selected = []v1alpha1.SelectedMetadata{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}}}
 		}},
-		"unknown":          {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: unknown field "placement"`},
-		"older images":     {reason: "the form of older versions of Capsule, with what to write", rules: "{enforce: {registries: [{url: harbor/.*}]}}", refused: `spec.rules[0]: it is not enforced: unknown field "registries": write the images as enforce.workloads.registries`},
-		"another type":     {reason: "a value of another type is named by its field", rules: "{enforce: {workloads: {schedulers: {exact: [a]}}}}", refused: `spec.rules[0]: it is not enforced: the field enforce.workloads.schedulers cannot be a JSON value of type object`},
-		"custom audience":  {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
-		"unknown audience": {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
-		"administrators":   {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
-		"resources": {reason: "the webhook changes them", rules: "{enforce: {workloads: {targets: [pod], resources: {requests: {cpu: {policy: Default, value: 1}}, limits: {cpu: {policy: Ratio, value: '1.5'}}}}}}", want: func(s *v1alpha1.TenantSpec) {
-			s.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "audit"}
-		}},
-		"no resources":         {reason: "it says nothing", rules: "{enforce: {workloads: {resources: {}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
-		"a resource's name":    {reason: "it is none", rules: "{enforce: {workloads: {resources: {limits: {'a b': {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[a b]"},
-		"a Pod's resource":     {reason: "only containers have it", rules: "{enforce: {workloads: {targets: [pod], resources: {limits: {ephemeral-storage: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[ephemeral-storage]"},
-		"a target":             {reason: "it has no resources", rules: "{enforce: {workloads: {targets: [pod/volumes], resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.targets"},
-		"a policy of requests": {reason: "limits have it", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Ratio, value: 2}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].policy"},
-		"a default":            {reason: "it has no value", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Default}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].value"},
-		"a value":              {reason: "nothing reads it", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Remove, value: 1}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.requests[cpu].value"},
-		"a ratio":              {reason: "a limit is not below its request", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Ratio, value: 500m}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu].value"},
-		"a negative default":   {reason: "there is none", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Default, value: -1}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu].value"},
-		"nothing to compare":   {reason: "the request is removed", rules: "{enforce: {workloads: {resources: {requests: {cpu: {policy: Remove}}, limits: {cpu: {policy: MatchRequest}}}}}}", refused: "spec.rules[0].enforce.workloads.resources.limits[cpu]"},
-		"namespaces":           {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
-		"template":             {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
-		"managed":              {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
+		"managed namespaces of some": {reason: "the manager does not know who asks", rules: "{audience: [{kind: User, name: bob}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0]: it is not enforced: managed metadata of namespaces does not depend on the user"},
+		"many managed namespaces":    {reason: "the CRD refuses more", rules: strings.Repeat("{enforce: {metadata: [{kinds: [Namespace], labels: {a: {managed: b}}}]}}, ", 33), refused: "spec.rules[32].enforce.metadata[0]: with spec.namespaceOptions"},
 		"quota": {reason: "of all namespaces", rules: "{quota: [{name: a, hard: {pods: 1}, scopes: [BestEffort]}]}", want: func(s *v1alpha1.TenantSpec) {
 			s.Quotas = []v1alpha1.TenantQuota{{Name: "capsule-rule-a", Scope: "Tenant", Hard: v1alpha1.Quantities{"pods": resource.MustParse("1")}, Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
 		}},
@@ -175,7 +190,9 @@ spec:
     audience: [{kind: User, name: bob}]
     enforce: {action: allow, workloads: {registries: [{exact: ['{{ .tenant.metadata.name }}/{{ .namespace.metadata.name }}/app:1'], exp: '^{{ index .namespace.metadata.labels "registry" }}/.*'}]}}
   - namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}
-    enforce: {action: allow, metadata: [{apiGroups: ["", apps/v1], kinds: [ConfigMap], labels: {a: {required: true}}}]}`)
+    enforce: {action: allow, metadata: [{apiGroups: ["", apps/v1], kinds: [ConfigMap], labels: {a: {required: true}}}]}
+  - namespaceSelector: {matchLabels: {env: managed}}
+    enforce: {action: allow, metadata: [{kinds: [ConfigMap], labels: {team: {managed: '{{ index .namespace.metadata.annotations "team" }}'}}}]}`)
 	first := `{"enforce":{"action":"deny","workloads":{"qosClasses":["BestEffort"]}}}`
 	for name, tc := range map[string]struct {
 		labels, annotations map[string]string
@@ -190,6 +207,11 @@ spec:
 			first, `{"audience":[{"kind":"User","name":"bob"}],"enforce":{"action":"allow","workloads":{"registries":[{"exact":["oil/oil-missing/app:1"],"exp":"^/.*"}]}}}`,
 		}},
 		"oil-broken": {labels: map[string]string{"env": "prod", "registry": "("}, problem: "regular expression"},
+		"oil-managed": {labels: map[string]string{"env": "managed"}, annotations: map[string]string{"team": "rig"}, want: []string{
+			first, `{"enforce":{"action":"allow","metadata":[{"apiGroups":["v1","apps/v1"],"kinds":["ConfigMap"],"labels":{"a":{"required":true}}}]}}`,
+			`{"enforce":{"action":"allow","metadata":[{"kinds":["ConfigMap"],"labels":{"team":{"managed":"rig"}}}]}}`,
+		}},
+		"oil-unmanaged": {labels: map[string]string{"env": "managed"}, annotations: map[string]string{"team": "the rig"}, problem: `the managed label team cannot have the value "the rig"`},
 		"oil-json": {labels: map[string]string{"env": "prod", "registry": `x","negate":"`}, want: []string{
 			first, `{"audience":[{"kind":"User","name":"bob"}],"enforce":{"action":"allow","workloads":{"registries":[{"exact":["oil/oil-json/app:1"],"exp":"^x\",\"negate\":\"/.*"}]}}}`,
 		}},

@@ -75,8 +75,9 @@ func (t *translation) added(field, effect string, is bool) {
 	}
 }
 
-// registry is the syntax of a registry name, with or without a repository.
-var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*$`)
+// registry is the syntax of a registry name, with or without a repository. A name is localhost, or has a dot or
+// a port: without them, the name of an image begins with a repository of Docker Hub.
+var registry = regexp.MustCompile(`^(localhost|[a-z0-9][a-z0-9-]*:[0-9]{1,5}|[a-z0-9][a-z0-9-]*([.][a-z0-9-]*[a-z0-9])+(:[0-9]{1,5})?)(/[a-z0-9._-]+)*$`)
 
 // images translates the registries and the pull policies. Capsule compares the name of the
 // registry, so an entry allows all repositories of the registry, and refuses an image that names
@@ -88,7 +89,7 @@ func (t *translation) images() {
 		images.RegistryExpression = t.expression("spec.containerRegistries.allowedRegex", l.AllowedRegex)
 		for i, name := range l.Allowed {
 			if !registry.MatchString(name) {
-				t.note(Refused, fmt.Sprintf("spec.containerRegistries.allowed[%d]", i), "%q is not the name of a registry", name)
+				t.note(Refused, fmt.Sprintf("spec.containerRegistries.allowed[%d]", i), "%q is not the name of a registry, which has a dot or a port: no image would match", name)
 				continue
 			}
 			images.Registries = append(images.Registries, v1alpha1.ImagePattern(name+"/**"))
