@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -64,6 +65,7 @@ func listedTenureRows() []Row {
 		singleControl(rule("bindings"), "I4-api-RoleBinding"),
 		singleControl(rule("managed"), onManagedObjects...),
 		singleControl(rule("adoption"), "A5-api-workloads"),
+		singleControl(aboutClaims(rule("adoption")), "A5-api-workloads"),
 		singleControl(rule("manager"), "I25-api"),
 		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease", "S12-api"),
 		singleControl(rule("flagger"), "N6-api"),
@@ -74,7 +76,7 @@ func listedTenureRows() []Row {
 		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
 		singleControl(rule("sources"), "I19-api", "S9-api"),
 		singleControl(rule("claims"), "W6-api", "W6-git"),
-		singleControl(rule("workloads"), "W7-api", "W7-git", "W10-api", "W10-git"),
+		singleControl(rule("workloads"), "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"),
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git"),
 		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-api", "W11-git"}, Also: []string{"W3-api", "W3-git", "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"}},
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}, Also: []string{"W12-api", "W12-git"}},
@@ -102,7 +104,7 @@ func listedTenureRows() []Row {
 		singleControl(quotaWebhook(), "A9-api"),
 		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git", "W14-api"}},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git", "W14-api", "W14-git"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
@@ -120,6 +122,7 @@ func listedTenureRows() []Row {
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
+		{Controls: []Control{role("create gateways", within, allow([]string{"create", "get", "patch", "delete"}, "gateway.networking.k8s.io", "gateways")), aboutGateways("services")}, Attacks: []string{"W4-api"}},
 		both(role("create endpointslices", within, allow([]string{"create", "get", "patch", "delete"}, "discovery.k8s.io", "endpointslices")), "endpoints", "W9-api", "W9-git"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
@@ -389,6 +392,44 @@ func besideAShard(c Control) Control {
 	return c
 }
 
+// aboutClaims returns a control of adoption that is removed while the platform has no Pod without a workload in
+// the tenant's namespaces. Then only its claims can be taken over.
+func aboutClaims(c Control) Control {
+	remove := c.remove
+	c.Name += " about claims"
+	c.Away += ", and the platform's Pods without a workload are deleted"
+	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		var deleted []*corev1.Pod
+		again := func(ctx context.Context) error {
+			var errs []error
+			for _, pod := range deleted {
+				errs = append(errs, client.IgnoreAlreadyExists(t.admin.Create(ctx, pod)))
+			}
+			return errors.Join(errs...)
+		}
+		for _, namespace := range t.tenant.Namespaces {
+			var pods corev1.PodList
+			if err := t.admin.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+				return again, err
+			}
+			for _, pod := range pods.Items {
+				if from := flux.AppliedFrom(pod.Labels); metav1.GetControllerOf(&pod) != nil || from == "" || slices.Contains(t.tenant.Namespaces, from) {
+					continue
+				}
+				if err := client.IgnoreNotFound(t.admin.Delete(ctx, &pod, client.GracePeriodSeconds(0))); err != nil {
+					return again, err
+				}
+				pod.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations}
+				pod.Spec.NodeName = ""
+				deleted = append(deleted, &pod)
+			}
+		}
+		restore, err := remove(ctx, t)
+		return func(ctx context.Context) error { return errors.Join(restore(ctx), again(ctx)) }, err
+	}
+	return c
+}
+
 // policiesOf returns the two policies of a rule. The second one reads the TenantParameters.
 func policiesOf(policy string) []string { return []string{policy, policy + "-own"} }
 
@@ -428,9 +469,24 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 
 // sharedRule returns a control that is a rule sharing its policies with others.
 func sharedRule(r admission.Rule) Control {
+	return weakenedRule(r, "", "its expression is removed from the policies "+strings.Join(r.Policies(), " and "), nil)
+}
+
+// aboutGateways returns the control that is a rule about Gateways, without the other kinds of the rule.
+func aboutGateways(name string) Control {
+	rules := admission.Rules()
+	r := rules[slices.IndexFunc(rules, func(r admission.Rule) bool { return r.Name == admission.Prefix+name })]
+	return weakenedRule(r, " about Gateways", "its expression in the policies "+strings.Join(r.Policies(), " and ")+" leaves them out", func(expression string) string {
+		return "request.resource.resource == 'gateways' ? '' : (" + expression + ")"
+	})
+}
+
+// weakenedRule returns the control that is a part of a rule, and is removed with a weaker expression of the
+// rule; nil removes the rule.
+func weakenedRule(r admission.Rule, part, away string, weaker func(string) string) Control {
 	return Control{
-		Name: "rule " + r.Name,
-		Away: "its expression is removed from the policies " + strings.Join(r.Policies(), " and "),
+		Name: "rule " + r.Name + part,
+		Away: away,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
 			restore := func(ctx context.Context) error {
@@ -450,6 +506,11 @@ func sharedRule(r admission.Rule) Control {
 						return fmt.Errorf("policy %s does not have rule %s", name, r.Name)
 					}
 					before[name] = spec
+					for i, v := range spec.Variables {
+						if weaker != nil && v.Expression != p.Spec.Variables[i].Expression {
+							p.Spec.Variables[i].Expression = weaker(v.Expression)
+						}
+					}
 					return nil
 				}); err != nil {
 					return restore, err

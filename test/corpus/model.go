@@ -193,7 +193,7 @@ func (s state) open() map[string]bool {
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
 		"W13-api": in("create", "networking.k8s.io", "ingresses"),
-		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets") || in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
+		"W6-api":  in("create", "", "persistentvolumeclaims") || runs,
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints") || in("patch", "", "pods/status") || in("update", "", "pods/status"),
@@ -208,6 +208,7 @@ func (s state) open() map[string]bool {
 		"W7-git":  applied || delivers,
 		"W9-git":  applies("discovery.k8s.io", "endpointslices") || delivers,
 		"W10-git": applied || delivers,
+		"W14-git": applied || delivers,
 		"W11-git": (applied || delivers) && !s.labels["pod-security.kubernetes.io/enforce"],
 		"A2-api":  s.uncounted() || namespaces,
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,17 +102,27 @@ func decryptionWithIdentity() Attack {
 	return Attack{
 		ID: "I19", Via: API, Kind: "Kustomization",
 		Kinds:      []string{"Kustomization", "Secret"},
-		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, with credentials of a cloud in a Secret, or with another account of its namespace)",
+		Title:      "decrypts with a cloud identity that is not its own (spec.decryption without a key, or with one if the controller has a cloud identity, with credentials of a cloud in a Secret, or with another account of its namespace)",
 		Controls:   []string{"policy on spec.decryption", keys.Name, "policy on the Secrets with keys"},
 		References: []string{"Flux: workload identity", "RFC-0010"},
-		Fix:        Fix{Advice: "demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, keep accounts with cloud identities of others out of the tenant's namespaces, and refuse the keys sops.azure-kv and sops.gcp-kms in tenants' Secrets"},
+		Fix:        Fix{Advice: "give kustomize-controller no cloud identity and demand spec.decryption.secretRef, or the tenant's own account in spec.decryption.serviceAccountName, in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, give it no rights on keys of its own, keep accounts with cloud identities of others out of the tenant's namespaces, and refuse the keys sops.azure-kv and sops.gcp-kms in tenants' Secrets"},
 		Layers:     []Layer{admissionLayer("policy on spec.decryption", withoutKey), keys},
 		Run: func(ctx context.Context, e *Scenario) Finding {
-			f := unlessIdentityIsOwn(keys, request{
+			aimed := request{
 				what:  "have kustomize-controller ask a cloud's key service as itself",
 				aimed: creating(withoutKey),
 				own:   withKey,
-			})(ctx, e)
+			}
+			identity, err := e.controllersIdentity(ctx, "kustomize-controller")
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			if identity != "" {
+				// Flux opens what no key in the Secret opens as itself.
+				aimed.what += " (" + identity + "), with a key of its own, too"
+				aimed.aimed, aimed.own = withKey, creating(func(e *Scenario) *unstructured.Unstructured { return e.suspended("i19", nil) })
+			}
+			f := unlessIdentityIsOwn(keys, aimed)(ctx, e)
 			if f.Outcome != Stopped {
 				return f
 			}
@@ -180,6 +192,27 @@ func decryptsAsAnother(ctx context.Context, e *Scenario, f Finding) Finding {
 
 // cloudIdentities are the annotations by which clouds give an account an identity.
 var cloudIdentities = []string{"eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account", "azure.workload.identity/client-id"}
+
+// controllersIdentity returns the cloud identity of a controller's account, as the annotation that gives it,
+// or "" if it has none or the controller is not installed. An identity that the cloud or the node gives without an
+// annotation is not in the cluster.
+func (e *Scenario) controllersIdentity(ctx context.Context, controller string) (string, error) {
+	deployment := &appsv1.Deployment{}
+	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	account := &corev1.ServiceAccount{}
+	name := cmp.Or(deployment.Spec.Template.Spec.ServiceAccountName, controller)
+	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: name}, account); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	for _, annotation := range cloudIdentities {
+		if value := account.Annotations[annotation]; value != "" {
+			return annotation + ": " + value, nil
+		}
+	}
+	return "", nil
+}
 
 // cloudAccounts returns the accounts in the attacked namespace that have a cloud identity, without
 // the tenant's: those that it is applied as, and those that its own syncs apply.

@@ -58,3 +58,38 @@ func TestDecryptsAsAnother(t *testing.T) {
 		}
 	}
 }
+
+// A key in a Secret does not keep kustomize-controller from its own cloud identity: Flux tries it for each
+// key service that a file names.
+func TestDecryptsAsController(t *testing.T) {
+	t.Parallel()
+	const gate, account = "--feature-gates=" + objectIdentity + "=true", "--default-decryption-service-account=default"
+	// policy demands a key.
+	policy := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		u, _ := o.(*unstructured.Unstructured)
+		decryption, decrypts, _ := unstructured.NestedMap(u.Object, "spec", "decryption")
+		_, stringData, _ := unstructured.NestedFieldNoCopy(u.Object, "stringData", "sops.azure-kv")
+		if decrypts && decryption["secretRef"] == nil || stringData {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "kustomizations"}, o.GetName(), fmt.Errorf("ValidatingAdmissionPolicy 'x' with binding 'x' denied request: needs a key"))
+		}
+		return c.Create(ctx, o, opts...)
+	}}
+	for reason, tc := range map[string]struct {
+		args       []string
+		annotation string
+		want       Outcome
+	}{
+		"a policy demands a key":                  {nil, "note", Stopped},
+		"the controller has an identity of AWS":   {nil, "eks.amazonaws.com/role-arn", GotThrough},
+		"the controller has an identity of Azure": {nil, "azure.workload.identity/client-id", GotThrough},
+		"Flux uses accounts of the namespace":     {[]string{gate, account}, "eks.amazonaws.com/role-arn", Stopped},
+	} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller"}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Args: tc.args}}
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller", Annotations: map[string]string{tc.annotation: "any"}}}
+		f := decryptionWithIdentity().Run(t.Context(), newFakeEnv(policy, d, sa))
+		if f.Outcome != tc.want || tc.want == GotThrough && !strings.Contains(f.Evidence, tc.annotation) {
+			t.Errorf("%s: got %s %s %s", reason, f.Outcome, f.Reason, f.Evidence)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func addEditedSync(register func(...Attack)) {
 		Title:      "edits the Flux objects with which the platform delivers its repository",
 		Controls:   []string{"policy on objects that the platform made", "RBAC"},
 		References: []string{"MTB CPI-2"},
-		Fix:        Fix{Advice: "forbid tenants to change Flux objects that a Kustomization of the platform applies with a ValidatingAdmissionPolicy on the label kustomize.toolkit.fluxcd.io/namespace, or keep these objects in a namespace that tenants cannot write to"},
+		Fix:        Fix{Advice: "forbid tenants to change Flux objects that a Kustomization of the platform applies with a ValidatingAdmissionPolicy on the label kustomize.toolkit.fluxcd.io/namespace, or keep these objects, and the records of their releases (spec.storageNamespace), in a namespace that tenants cannot write to"},
 		Run:        editsItsSync,
 	})
 }
@@ -52,6 +52,11 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 		var read []request
 		read, err = e.editsValues(ctx, made)
 		further = append(further, read...)
+	}
+	if err == nil {
+		var records []request
+		records, err = e.editsRecords(ctx)
+		further = append(further, records...)
 	}
 	switch {
 	case err != nil:
@@ -90,9 +95,25 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// tryPatch asks the API server whether the tenant could change an object.
+// tryPatch asks the API server whether the tenant could change an object. An object of the platform may break
+// rules that are about the specs of tenants, such as one for its intervals. The API server names one policy that refuses a
+// request: then the refusal of a change of the labels shows whether the object is the platform's, and this change meets
+// no rule about specs.
 func tryPatch(ctx context.Context, e *Scenario, u *unstructured.Unstructured, patch string) error {
-	return e.As.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	send := func(patch string) error {
+		return e.As.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
+	err := send(patch)
+	if err == nil {
+		return nil
+	}
+	if _, other := otherRule(ctx, err.Error()); !other {
+		return err
+	}
+	if relabeled := send(`{"metadata":{"labels":{"tenure-attack":"canary"}}}`); relabeled != nil {
+		return relabeled
+	}
+	return err
 }
 
 // fluxObjects are the objects of syncs in the tenant's namespaces, without those

@@ -102,6 +102,53 @@ func (e *Scenario) editsValues(ctx context.Context, made []unstructured.Unstruct
 	return all, nil
 }
 
+// editsRecords returns the requests with which the tenant would change the records of releases that the platform
+// keeps in the tenant's namespaces (spec.storageNamespace). Helm deletes what the last record lists and the
+// chart lacks, and makes the hooks in it, with the rights of the HelmRelease. A HelmRelease without rights elsewhere
+// gives none.
+func (e *Scenario) editsRecords(ctx context.Context) ([]request, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(flux.HelmRelease.GroupVersionKind())
+	if err := e.Admin.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot list the HelmReleases: %w", err)
+	}
+	var strong []unstructured.Unstructured
+	for _, u := range list.Items {
+		storage, _, _ := unstructured.NestedString(u.Object, "status", "storageNamespace")
+		if slices.Contains(e.Tenant.Namespaces, u.GetNamespace()) || !slices.Contains(e.Tenant.Namespaces, storage) || strings.HasPrefix(u.GetName(), name("")) {
+			continue
+		}
+		account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
+		if account == "" {
+			args, err := e.arguments(ctx, "helm-controller")
+			if err != nil {
+				return nil, err
+			}
+			account = lastValue(args, "--default-service-account")
+		}
+		more, err := e.hasRightsElsewhere(ctx, discovery.Account{Namespace: u.GetNamespace(), Name: account})
+		if err != nil {
+			return nil, err
+		}
+		if account == "" || more {
+			strong = append(strong, u)
+		}
+	}
+	values, err := e.valuesOf(ctx, strong)
+	if err != nil {
+		return nil, err
+	}
+	var all []request
+	for _, v := range values {
+		if slices.Contains(e.Tenant.Namespaces, v.object.GetNamespace()) {
+			all = append(all, v.request())
+		}
+	}
+	return all, nil
+}
+
 // value is a ConfigMap or a Secret from which a Flux object takes what it applies.
 type value struct {
 	object *unstructured.Unstructured

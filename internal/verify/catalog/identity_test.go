@@ -16,7 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -173,9 +176,17 @@ func clusterWith(args ...string) *Scenario {
 	return clusterWithout("", args...)
 }
 
+// fakeClient returns a builder of a client with a scheme of its own: the client adds unknown kinds to its
+// scheme, while other tests read theirs.
+func fakeClient() *fake.ClientBuilder {
+	s := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(s))
+	return fake.NewClientBuilder().WithScheme(s)
+}
+
 // clusterWithout is clusterWith, and one controller has no arguments.
 func clusterWithout(plain string, args ...string) *Scenario {
-	builder := fake.NewClientBuilder()
+	builder := fakeClient()
 	for _, controller := range []string{"source-controller", "kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller"} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: controller}}
 		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: args}}
@@ -279,7 +290,7 @@ func TestArtifactsOnly(t *testing.T) {
 		return apierrors.NewNotFound(schema.GroupResource{}, u.GetName())
 	}
 	own := object(sourceAPI, "OCIRepository", "apps", "apps", map[string]any{"spec": map[string]any{"url": "oci://registry.example.com/apps"}})
-	c := fake.NewClientBuilder().WithObjects(own, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "source-controller"}}).
+	c := fakeClient().WithObjects(own, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "source-controller"}}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourcePatch: patch}).Build()
 	repository := discovery.Repository{Source: flux.Ref{Kind: flux.OCIRepository, Namespace: "apps", Name: "apps"}, URL: "oci://registry.example.com/apps"}
 	e := &Scenario{Tenant: team, Account: deployer, Namespace: "apps", Platform: "flux-system", As: c, Admin: c, Repository: &repository}
@@ -362,7 +373,7 @@ func TestRequestsClosed(t *testing.T) {
 		}
 	}
 	e := clusterWith()
-	e.As = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	e.As = fakeClient().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return errors.New("connection refused")
 		},

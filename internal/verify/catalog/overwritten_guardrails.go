@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,11 +15,11 @@ import (
 func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
-		Kinds:      everyGuardrail,
-		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind",
+		Kinds:      append([]string{"Namespace"}, everyGuardrail...),
+		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind or with the namespace",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
-		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges and network policies", Rights: true},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges, network policies and namespaces, or refuse these requests for the platform's objects with a ValidatingAdmissionPolicy, as the rule tenure-managed does", Rights: true},
 		Slow:       true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			objects, err := e.guardrails(ctx)
@@ -28,7 +29,11 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 			if len(objects) == 0 {
 				return e.nothingThere(ctx, noGuardrails, "the platform has put nothing into namespace "+e.Namespace)
 			}
-			return overwrites(ctx, e, objects)
+			namespaces, err := e.deliveredNamespaces(ctx)
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			return overwrites(ctx, e, objects, namespaces)
 		},
 	}
 	register(attack)
@@ -51,14 +56,22 @@ func (e *Scenario) nothingThere(ctx context.Context, control, message string) Fi
 	return stopped(control, message)
 }
 
-// overwrites tries each of the objects.
-func overwrites(ctx context.Context, e *Scenario, objects []unstructured.Unstructured) Finding {
+// overwrites tries each of the objects, and the deletion of each of the namespaces.
+func overwrites(ctx context.Context, e *Scenario, objects, namespaces []unstructured.Unstructured) Finding {
 	var all []request
 	for _, u := range objects {
 		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
 	}
 	if slices.ContainsFunc(objects, func(u unstructured.Unstructured) bool { return u.GetKind() == "NetworkPolicy" }) {
 		all = append(all, passedOver())
+	}
+	for _, namespace := range namespaces {
+		all = append(all, request{
+			what: fmt.Sprintf("delete Namespace %s, which the platform's repository delivers, with the platform's objects in it", namespace.GetName()),
+			aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.Delete(ctx, namespace.DeepCopy(), client.DryRunAll)
+			},
+		})
 	}
 	return requests(all...)(ctx, e)
 }
@@ -126,6 +139,25 @@ func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured,
 		}
 	}
 	return found, nil
+}
+
+// deliveredNamespaces returns the tenant's namespaces that a sync of another namespace applied.
+func (e *Scenario) deliveredNamespaces(ctx context.Context) ([]unstructured.Unstructured, error) {
+	var delivered []unstructured.Unstructured
+	for _, name := range e.Tenant.Namespaces {
+		namespace := object("v1", "Namespace", "", name, nil)
+		err := e.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read Namespace %s: %w", name, err)
+		}
+		if from := flux.AppliedFrom(namespace.GetLabels()); from != "" && !slices.Contains(e.Tenant.Namespaces, from) {
+			delivered = append(delivered, *namespace)
+		}
+	}
+	return delivered, nil
 }
 
 // platforms says whether an object with these labels is the platform's.

@@ -166,7 +166,7 @@ func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
 // run runs the attack, and notes how people can repeat it.
 func (a Attack) run(ctx context.Context, e *Scenario) Finding {
 	ctx, recorder := recorded(ctx)
-	f := a.Run(ctx, e)
+	f := a.byItsControls(a.Run(withAttack(ctx, a), e))
 	f.Repeat = recorder.repeat(f, e.who)
 	if a.Files != nil && e.Repository != nil && (f.Outcome == Stopped || f.Outcome == GotThrough) {
 		f.Repeat = strings.TrimSpace(e.commits(a) + "\n" + f.Repeat)

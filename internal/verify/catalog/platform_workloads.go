@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -22,7 +21,7 @@ import (
 func addPlatformWorkloads(register func(...Attack)) {
 	register(Attack{
 		ID: "A5", Via: API, Kind: "workloads", Owners: OwnersWithin,
-		Kinds:      []string{"Canary", "Deployment/scale", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "Pod", "Pod/eviction", "ReplicaSet", "StatefulSet", "StatefulSet/scale"},
+		Kinds:      []string{"Canary", "Deployment/scale", "HorizontalPodAutoscaler", "Job", "PersistentVolumeClaim", "Pod", "Pod/eviction", "ReplicaSet", "StatefulSet", "StatefulSet/scale"},
 		Title:      "scales the platform's workloads in its namespace, deletes their claims, evicts their Pods or takes their place, or takes them over by an autoscaler, a Canary or a workload of its own",
 		Controls:   []string{"RBAC", "policy on platform-managed objects, which knows the platform's workloads"},
 		References: []string{"MTB CPI-2"},
@@ -49,7 +48,7 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	all := alone
 	for _, u := range workloads {
 		which := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
-		if u.GetKind() != "DaemonSet" {
+		if u.GetKind() == "Deployment" || u.GetKind() == "StatefulSet" {
 			all = append(all, request{what: "scale " + which, aimed: func(ctx context.Context, e *Scenario) error { return e.tryScale(ctx, &u) }})
 		}
 		target := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "name": u.GetName()}
@@ -91,28 +90,55 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// replaces returns the request to create a Pod that a workload of the platform takes for its own, and
-// then has a Pod less: a StatefulSet by the name, a ReplicaSet of a Deployment by the labels.
+// replaces returns the requests to create a Pod that a workload of the platform takes for its own, and
+// then has a Pod less, or a ReplicaSet that a Deployment takes: a StatefulSet by the name, a ReplicaSet of a Deployment, a DaemonSet and a Job by the
+// labels. A CronJob does not run if a Job has the name of its next one.
 func replaces(u *unstructured.Unstructured, pods []corev1.Pod, which string) []request {
 	own := gated("a5", map[string]any{})
 	r := request{what: "let a Pod of its own take the place of one of " + which, own: creating(own)}
 	switch {
+	case u.GetKind() == "CronJob":
+		named := func(name string) func(e *Scenario) *unstructured.Unstructured {
+			return func(e *Scenario) *unstructured.Unstructured {
+				job := ofKind("Job").of(own(e))
+				job.SetName(name)
+				return job
+			}
+		}
+		job := named(name("a5"))
+		r = request{what: "let a Job of its own take the place of the next one of " + which, own: creating(job), aimed: creating(named(u.GetName()+"-99999999"), job)}
 	case u.GetKind() == "StatefulSet":
 		r.aimed = func(ctx context.Context, e *Scenario) error {
 			pod := own(e)
 			pod.SetName(u.GetName() + "-999")
 			return e.tryCreate(ctx, pod)
 		}
-	case u.GetKind() == "Deployment" && len(pods) > 0:
+	default:
+		labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+		if len(labels) == 0 {
+			return nil
+		}
+		if len(pods) > 0 {
+			labels = pods[0].Labels
+		}
 		r.aimed = creating(func(e *Scenario) *unstructured.Unstructured {
 			pod := own(e)
-			pod.SetLabels(pods[0].Labels)
+			pod.SetLabels(labels)
 			return pod
 		}, own)
-	default:
-		return nil
 	}
-	return []request{r}
+	if u.GetKind() != "Deployment" {
+		return []request{r}
+	}
+	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+	set := func(labels map[string]string) func(e *Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			set := ofKind("ReplicaSet").idle(own(e))
+			set.SetLabels(labels)
+			return set
+		}
+	}
+	return []request{r, {what: "let a ReplicaSet of its own be one of " + which, own: creating(set(nil)), aimed: creating(set(labels), set(nil))}}
 }
 
 // adoptions returns the requests by which a workload of the tenant takes over an object that the platform
@@ -180,12 +206,13 @@ func (e *Scenario) adoption(taken client.Object, kind string, by *unstructured.U
 			}
 			owned, _ := taken.DeepCopyObject().(client.Object)
 			owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: by.GetAPIVersion(), Kind: by.GetKind(), Name: by.GetName(), UID: "tenure-attack-a5", Controller: new(true), BlockOwnerDeletion: new(true)}})
-			controller := e.controllers[ofKind(by.GetKind()).controller]
-			if kind == "Pod" {
-				// Kubernetes' role for the controller has no right to update Pods.
-				return controller.Patch(ctx, owned, client.MergeFrom(taken), client.DryRunAll)
-			}
-			return controller.Update(ctx, owned, client.DryRunAll)
+			return e.asController(ofKind(by.GetKind()).controller, func(controller client.Client) error {
+				if kind == "Pod" {
+					// Kubernetes' role for the controller has no right to update Pods.
+					return controller.Patch(ctx, owned, client.MergeFrom(taken), client.DryRunAll)
+				}
+				return controller.Update(ctx, owned, client.DryRunAll)
+			})
 		},
 	}
 }
@@ -235,7 +262,7 @@ func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstru
 	}
 	var found []unstructured.Unstructured
 	for _, kind := range tenancy.WorkloadKinds() {
-		if kind.Group != "apps" {
+		if kind.Kind == "HorizontalPodAutoscaler" {
 			continue
 		}
 		list := &unstructured.UnstructuredList{}
@@ -260,8 +287,14 @@ func (e *Scenario) podsOf(ctx context.Context, workload *unstructured.Unstructur
 	if err := e.Admin.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(labels)); err != nil {
 		return nil, fmt.Errorf("cannot list the Pods of %s: %w", workload.GetName(), err)
 	}
+	prefix := "^" + regexp.QuoteMeta(workload.GetName()) + "-"
+	if workload.GetKind() == "CronJob" {
+		// A CronJob has no selector. Its Jobs have a number after its name.
+		prefix += "[0-9]+-"
+	}
+	of := regexp.MustCompile(prefix)
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		return metav1.GetControllerOf(&p) == nil || !strings.HasPrefix(p.Name, workload.GetName()+"-")
+		return metav1.GetControllerOf(&p) == nil || !of.MatchString(p.Name)
 	}), nil
 }
 

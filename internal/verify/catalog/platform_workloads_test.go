@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -27,6 +28,15 @@ func TestTakesWorkloads(t *testing.T) {
 		Namespace: "team", Name: "agent-5d9c7bbf4-x2v7k", Labels: map[string]string{"app": "agent"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "agent-5d9c7bbf4", UID: "x", Controller: new(true)}},
 	}}
+	batch := func(kind string) client.Object {
+		u := workload(kind, "flux-system")
+		u.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: kind})
+		return u
+	}
+	ofJob := pod.DeepCopy()
+	ofJob.Name, ofJob.Labels, ofJob.OwnerReferences[0].Kind = "agent-29384756-x2v7k", nil, "Job"
+	tenantsJob := ofJob.DeepCopy()
+	tenantsJob.Name = "agent-own-x2v7k"
 	claim := func(name string, labels map[string]string) client.Object {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels}}
 	}
@@ -49,6 +59,14 @@ func TestTakesWorkloads(t *testing.T) {
 		"canary":     {"a Canary can take it over", all, "Canary", GotThrough, "Canary"},
 		"place":      {"a Pod of the tenant's with its labels replaces its Pod", all, "Pod", GotThrough, "take the place of one of Deployment team/agent"},
 		"replica":    {"a Pod of the tenant's is one of the StatefulSet's", []client.Object{profile, workload("StatefulSet", "flux-system")}, "Pod", GotThrough, "take the place of one of StatefulSet team/agent"},
+		"daemon":     {"a Pod of the tenant's with the labels of the DaemonSet's Pod is one of it", []client.Object{profile, workload("DaemonSet", "flux-system"), pod}, "Pod", GotThrough, "take the place of one of DaemonSet team/agent"},
+		"set":        {"a ReplicaSet of the tenant's with its labels is one of the Deployment's", all, "ReplicaSet", GotThrough, "let a ReplicaSet of its own be one of Deployment team/agent"},
+		"no Pods":    {"a Pod of the tenant's with the labels of the DaemonSet's selector is one of it", []client.Object{profile, workload("DaemonSet", "flux-system")}, "Pod", GotThrough, "take the place of one of DaemonSet team/agent"},
+		"job":        {"a Pod of the tenant's with the labels of the Job's Pods is one of it", []client.Object{profile, batch("Job")}, "Pod", GotThrough, "take the place of one of Job team/agent"},
+		"cron":       {"a Job of the tenant's has the name of the CronJob's next", []client.Object{profile, batch("CronJob")}, "Job", GotThrough, "take the place of the next one of CronJob team/agent"},
+		"cron's":     {"a Pod of the CronJob's can be evicted", []client.Object{profile, batch("CronJob"), ofJob}, "eviction", GotThrough, "evict Pod team/agent-29384756-x2v7k"},
+		"other job":  {"a Pod of the tenant's Job is none of the CronJob's", []client.Object{profile, batch("CronJob"), tenantsJob}, "eviction", Stopped, "tenure-objects-own"},
+		"rights":     {"Kubernetes' controller lacks a right, which says nothing about the tenant", []client.Object{profile, alone}, "rbac", NotProven, "replicaset-controller of Kubernetes lacks a right"},
 		"claim":      {"a claim of the StatefulSet can be deleted", []client.Object{profile, workload("StatefulSet", "flux-system"), claim("data-agent-0", nil)}, "delete", GotThrough, "delete the claim data-agent-0"},
 		"adopted":    {"a ReplicaSet of the tenant's takes a Pod", []client.Object{profile, alone}, "patch", GotThrough, "take over Pod team/alone of the platform with a ReplicaSet"},
 		"owned":      {"a StatefulSet of the tenant's takes a claim", []client.Object{profile, claim("data-x-0", applied)}, "update", GotThrough, "take over PersistentVolumeClaim team/data-x-0 of the platform with a StatefulSet"},
@@ -63,15 +81,18 @@ func TestTakesWorkloads(t *testing.T) {
 				if what == tc.accepted || what == "ConfigMap" {
 					return nil
 				}
+				if tc.accepted == "rbac" {
+					return forbidden(`User "system:serviceaccount:kube-system:replicaset-controller" cannot patch resource "pods"`)
+				}
 				return forbidden(policy)
 			}
 			e := newFakeEnv(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 					kind := o.GetObjectKind().GroupVersionKind().Kind
-					if len(o.GetLabels()) == 0 && strings.HasPrefix(o.GetName(), own) && kind == "Pod" {
+					if len(o.GetLabels()) == 0 && strings.HasPrefix(o.GetName(), own) && (kind == "Pod" || kind == "Job") {
 						return nil // a Pod of the tenant's that takes the place of none
 					}
-					if kind == "ReplicaSet" || kind == "StatefulSet" {
+					if (kind == "ReplicaSet" || kind == "StatefulSet") && len(o.GetLabels()) == 0 {
 						return nil // its controller is asked
 					}
 					return answer(o.GetObjectKind().GroupVersionKind().Kind)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func addPrivilegedAccount(register func(...Attack)) {
@@ -77,7 +76,7 @@ func actsAs(p privilegedAccount) []request {
 			if err := e.tryCreate(ctx, w.of(running(e))); err != nil {
 				return err
 			}
-			return e.controllers[w.controller].Create(ctx, running(e), client.DryRunAll)
+			return e.creates(ctx, w.controller, running(e))
 		}})
 	}
 	return all
@@ -108,6 +107,19 @@ func (e *Scenario) privilegedAccounts(ctx context.Context) ([]privilegedAccount,
 	return privilegesIn(e.Tenant, e.Account, accounts.Items, everywhere.Items, bindings.Items), nil
 }
 
+// hasRightsElsewhere reports whether an account is bound outside of the tenant's namespaces.
+func (e *Scenario) hasRightsElsewhere(ctx context.Context, account discovery.Account) (bool, error) {
+	var everywhere rbacv1.ClusterRoleBindingList
+	var bindings rbacv1.RoleBindingList
+	if err := e.Admin.List(ctx, &everywhere); err != nil {
+		return false, fmt.Errorf("cannot list the bindings of the cluster: %w", err)
+	}
+	if err := e.Admin.List(ctx, &bindings); err != nil {
+		return false, fmt.Errorf("cannot list the bindings of the namespaces: %w", err)
+	}
+	return len(privilegesOf(e.Tenant, e.Account, account, everywhere.Items, bindings.Items)) > 0, nil
+}
+
 func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.ServiceAccount, everywhere []rbacv1.ClusterRoleBinding, bindings []rbacv1.RoleBinding) []privilegedAccount {
 	var found []privilegedAccount
 	for _, a := range accounts {
@@ -115,22 +127,28 @@ func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.Se
 		if account == as || !slices.Contains(t.Namespaces, a.Namespace) {
 			continue
 		}
-		var because []string
-		for _, b := range everywhere {
-			if bindsPrivileged(b.Subjects, account, as) {
-				because = append(because, fmt.Sprintf("has %s/%s in the whole cluster by ClusterRoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Name))
-			}
-		}
-		for _, b := range bindings {
-			if !slices.Contains(t.Namespaces, b.Namespace) && bindsPrivileged(b.Subjects, account, as) {
-				because = append(because, fmt.Sprintf("has %s/%s in %s by RoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, b.Name))
-			}
-		}
+		because := privilegesOf(t, as, account, everywhere, bindings)
 		if len(because) > 0 {
 			found = append(found, privilegedAccount{account, strings.Join(because, " and ")})
 		}
 	}
 	return found
+}
+
+// privilegesOf returns the bindings that give an account rights outside of the tenant's namespaces, as text.
+func privilegesOf(t discovery.Tenant, as, account discovery.Account, everywhere []rbacv1.ClusterRoleBinding, bindings []rbacv1.RoleBinding) []string {
+	var because []string
+	for _, b := range everywhere {
+		if bindsPrivileged(b.Subjects, account, as) {
+			because = append(because, fmt.Sprintf("has %s/%s in the whole cluster by ClusterRoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Name))
+		}
+	}
+	for _, b := range bindings {
+		if !slices.Contains(t.Namespaces, b.Namespace) && bindsPrivileged(b.Subjects, account, as) {
+			because = append(because, fmt.Sprintf("has %s/%s in %s by RoleBinding %s", b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, b.Name))
+		}
+	}
+	return because
 }
 
 // bindsPrivileged is [bindsAccount] for a group of the account's namespace, too, if the attacking account is

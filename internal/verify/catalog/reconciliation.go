@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -45,7 +46,8 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	if !ok {
 		return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 	}
-	return e.confirm(ctx, by, id, own, stopped(control, firstLine(said.message)))
+	f := byAnotherRule(ctx, errors.New(said.message), stopped(control, firstLine(said.message)))
+	return e.confirm(ctx, by, id, own, f)
 }
 
 // confirm delivers the positive control. A stopped attack counts only if that succeeds.
@@ -63,6 +65,9 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 	}
 	if err != nil {
 		return notProven("the tenant cannot do it to its own objects either: " + firstLine(err.Error()))
+	}
+	if control, _ := controlOf(said.message); control == rbac && isOfFlux(said.message) {
+		return notProven("Flux may not act as the account that the tenant names, so that its refusal says nothing about the tenant: " + firstLine(said.message))
 	}
 	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
 		// An account that may apply nothing at all may not apply this either.

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -114,6 +115,10 @@ func judge(err error, evidence string) Finding {
 		return gotThrough("it could " + held.what)
 	}
 	message := firstLine(err.Error())
+	var controller *controllerError
+	if errors.As(err, &controller) {
+		return notProven(fmt.Sprintf("the account %s of Kubernetes lacks a right here, which says nothing about the tenant: %s", controller.account, message))
+	}
 	var name *invalidNameError
 	if errors.As(err, &name) {
 		return stopped(nameCheck, message)

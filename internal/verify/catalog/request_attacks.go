@@ -33,12 +33,16 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 		var controls, messages []string
 		var works bool
 		for _, r := range all {
-			f := judge(r.aimed(ctx, e), "it could "+r.what)
+			err := r.aimed(ctx, e)
+			f := judge(err, "it could "+r.what)
 			if f.Outcome != Stopped {
 				return f
 			}
+			if other := byAnotherRule(ctx, err, f); other.Outcome != Stopped {
+				return other
+			}
 			switch {
-			case r.own == nil && strings.HasPrefix(f.Control, quotaControl):
+			case classOf(f.Control) == byQuotas && r.own == nil:
 				return notProven("a quota that is used up proves nothing: " + f.Message)
 			case r.own != nil:
 				f = e.confirmRequest(ctx, f, r.own(ctx, e))

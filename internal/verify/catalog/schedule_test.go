@@ -174,7 +174,7 @@ func TestTry(t *testing.T) {
 		want   Finding
 	}{
 		{"without its rights a tenant proves nothing", powerless, Attack{Run: answers(stopped(rbac, "no"))}, notProven("RBAC refuses it, but Kustomization/x/y is not ready")},
-		{"nor with a quota beside them", powerless, Attack{Run: answers(stopped("quota x, "+rbac, "no"))}, notProven("RBAC refuses it, but Kustomization/x/y is not ready")},
+		{"nor with a quota beside them", powerless, Attack{ID: "A2", Run: answers(stopped("quota x, "+rbac, "no"))}, notProven("RBAC refuses it, but Kustomization/x/y is not ready")},
 		{"another control proves something", powerless, Attack{Run: answers(stopped("policy x", "no"))}, stopped("policy x", "no")},
 		{"the flag is named", unmapped, Attack{Files: planted, Run: accepted}, notProven("no repository of the tenant is mapped: add --map https://git.example.com/a#main=DIR")},
 		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
@@ -47,28 +49,22 @@ func addSharedDecryptionKey(register func(...Attack)) {
 	attack.Files = func(e *Scenario) map[string]string { return e.sealedFiles("S10-git") }
 	register(attack)
 	attack.Kind = "shared"
-	attack.Files = func(e *Scenario) map[string]string { return e.sealedFiles("S10-git-shared") }
-	attack.Title = "decrypts other tenants' secrets with its own key, which they share"
-	attack.Controls = []string{"keys per tenant"}
-	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt the others' secrets again"}
+	attack.Files = func(e *Scenario) map[string]string {
+		files := e.sealedFiles("S10-git-shared")
+		if files != nil {
+			maps.Copy(files, e.variableFiles())
+		}
+		return files
+	}
+	attack.Title = "decrypts other tenants' secrets with the key that Flux uses for its manifests, or reads in variables a Secret with values of others"
+	attack.Controls = []string{noKeyControl, noVariableControl}
+	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt the others' secrets again; name in spec.postBuild.substituteFrom of a sync that delivers a tenant only Secrets with the values of this tenant"}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
-		keys, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
-		if err != nil {
-			return notProven(firstLine(err.Error()))
+		f := e.decryptsWithOwn(ctx)
+		if f.Outcome != Stopped {
+			return f
 		}
-		secrets := []string{}
-		for _, k := range keys {
-			if !slices.Contains(secrets, k.secret.Name) {
-				secrets = append(secrets, k.secret.Name)
-			}
-		}
-		if len(secrets) == 0 {
-			if err := identityWorks(ctx, e); err != nil {
-				return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
-			}
-			return stopped(noKeyControl, "the tenant has no decryption key")
-		}
-		return e.decrypts(ctx, "S10-git-shared", secrets)
+		return e.readsVariables(ctx, f)
 	}
 	register(attack)
 }
@@ -85,17 +81,69 @@ type decryptionKey struct {
 	unusable string
 }
 
-// keys are the keys with which Flux decrypts for Kustomizations of some namespaces.
-func (e *Scenario) keys(ctx context.Context, in func(namespace string) bool) ([]decryptionKey, error) {
+// decryptsWithOwn tries the keys with which Flux decrypts the tenant's manifests.
+func (e *Scenario) decryptsWithOwn(ctx context.Context) Finding {
+	keys, err := e.ownKeys(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	secrets := []string{}
+	for _, k := range keys {
+		if !slices.Contains(secrets, k.secret.Name) {
+			secrets = append(secrets, k.secret.Name)
+		}
+	}
+	if len(secrets) > 0 {
+		return e.decrypts(ctx, "S10-git-shared", secrets)
+	}
+	if err := identityWorks(ctx, e); err != nil {
+		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	return stopped(noKeyControl, "the tenant has no decryption key")
+}
+
+// appliesTenant reports whether a Kustomization applies manifests of the tenant: it is in a namespace
+// of the tenant, or delivers a repository of the tenant from a namespace of the platform's.
+func (e *Scenario) appliesTenant(sync client.ObjectKey) bool {
+	return slices.Contains(e.Tenant.Namespaces, sync.Namespace) || slices.ContainsFunc(e.Tenant.Repositories, func(r discovery.Repository) bool {
+		return r.Kustomization.Namespace == sync.Namespace && r.Kustomization.Name == sync.Name
+	})
+}
+
+// deliversFrom is the namespace in which Kustomizations apply the tenant's commits: that of its
+// sync if the platform delivers it, as for the attacks (see [Scenario.delivering]), and otherwise the tenant's own.
+func (e *Scenario) deliversFrom() string {
+	if e.Repository != nil && e.platformDelivers() {
+		return e.Repository.Kustomization.Namespace
+	}
+	return e.Namespace
+}
+
+// ownKeys returns the keys with which Flux decrypts the tenant's manifests.
+func (e *Scenario) ownKeys(ctx context.Context) ([]decryptionKey, error) {
+	return e.keys(ctx, func(sync client.ObjectKey) bool { return sync.Namespace == e.deliversFrom() && e.appliesTenant(sync) })
+}
+
+// kustomizations returns all Kustomizations of the cluster.
+func (e *Scenario) kustomizations(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
 	if err := e.Admin.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("cannot list the Kustomizations: %w", err)
 	}
+	return list.Items, nil
+}
+
+// keys are the keys with which Flux decrypts for some Kustomizations.
+func (e *Scenario) keys(ctx context.Context, of func(sync client.ObjectKey) bool) ([]decryptionKey, error) {
+	syncs, err := e.kustomizations(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var keys []decryptionKey
-	for _, u := range list.Items {
+	for _, u := range syncs {
 		secret, _, _ := unstructured.NestedString(u.Object, "spec", "decryption", "secretRef", "name")
-		if secret == "" || !in(u.GetNamespace()) {
+		if secret == "" || !of(client.ObjectKeyFromObject(&u)) {
 			continue
 		}
 		more, err := e.keysOf(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: secret})
@@ -208,7 +256,7 @@ var sealedFields = regexp.MustCompile("^(data|stringData)$")
 
 // foreignKeys returns the keys of the controller, of the platform and of other tenants.
 func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
-	keys, err := e.keys(ctx, func(namespace string) bool { return !slices.Contains(e.Tenant.Namespaces, namespace) })
+	keys, err := e.keys(ctx, func(sync client.ObjectKey) bool { return !e.appliesTenant(sync) })
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +291,7 @@ func (e *Scenario) sealedFiles(id string) map[string]string {
 	if err != nil {
 		return nil
 	}
-	own, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
+	own, err := e.ownKeys(ctx)
 	if err != nil {
 		return nil
 	}
@@ -270,7 +318,7 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 	if err != nil {
 		return notProven(firstLine(err.Error()))
 	}
-	own, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
+	own, err := e.ownKeys(ctx)
 	if err != nil {
 		return notProven(firstLine(err.Error()))
 	}
@@ -335,6 +383,9 @@ func decryptionConfig(secret string, foreign, own []decryptionKey) string {
 	}
 	for _, mine := range own {
 		for _, other := range foreign {
+			if mine.secret.Name == secret && mine.secret == other.secret {
+				return fmt.Sprintf("Flux decrypted for it a file that was encrypted for the key in Secret %s, with which it decrypts for others, too", other.secret)
+			}
 			if mine.secret.Name == secret && mine.recipient == other.recipient {
 				return fmt.Sprintf("Flux decrypted for it a file that was encrypted for the key in Secret %s, which is also in Secret %s", other.secret, mine.secret)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/flux"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // No private key is kept, nor is one quoted when it cannot be read. An OpenPGP key is a key as
@@ -258,6 +260,68 @@ func TestKustomizeRefusals(t *testing.T) {
 	} {
 		if got, _ := controlOf(tc.message); got != tc.control {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.control)
+		}
+	}
+}
+
+// The keys and variables of a tenant that the platform delivers are those of its sync, in the platform's
+// namespace.
+func TestKeysOfSync(t *testing.T) {
+	t.Parallel()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync := func(namespace, name, key, values string) client.Object {
+		return object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name, map[string]any{"spec": map[string]any{
+			"decryption": map[string]any{"provider": "sops", "secretRef": map[string]any{"name": key}},
+			"postBuild":  map[string]any{"substituteFrom": []any{map[string]any{"kind": "Secret", "name": values}}},
+		}})
+	}
+	secret := func(namespace, name, key, value string) client.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: []byte(value)}}
+	}
+	keys := []client.Object{
+		secret("flux-system", "shared", "age.agekey", identity.String()), secret("flux-system", "mine", "age.agekey", identity.String()),
+		secret("flux-system", "values", "domain", "example.com"), secret("flux-system", "mine-values", "domain", "example.com"),
+		secret("team", "near", "age.agekey", identity.String()),
+	}
+	for reason, tc := range map[string]struct {
+		delivers     string
+		syncs        []client.Object
+		own, foreign []string
+		shared       int
+	}{
+		"the platform's sync has the platform's key and values": {"flux-system", []client.Object{sync("flux-system", "team", "shared", "values"), sync("flux-system", "apps", "shared", "values")}, []string{"flux-system/shared"}, []string{"flux-system/shared"}, 1},
+		"it has a key and values of the tenant":                 {"flux-system", []client.Object{sync("flux-system", "team", "mine", "mine-values"), sync("flux-system", "apps", "shared", "values")}, []string{"flux-system/mine"}, []string{"flux-system/shared"}, 0},
+		"values that do not exist are optional":                 {"flux-system", []client.Object{sync("flux-system", "team", "mine", "none"), sync("flux-system", "apps", "shared", "none")}, []string{"flux-system/mine"}, []string{"flux-system/shared"}, 0},
+		"the tenant's sync is in its own namespace":             {"team", []client.Object{sync("team", "team", "near", "values"), sync("flux-system", "apps", "shared", "values")}, []string{"team/near"}, []string{"flux-system/shared"}, 0},
+	} {
+		e := newFakeEnv(interceptor.Funcs{}, append(slices.Clone(keys), tc.syncs...)...)
+		e.Tenant.Repositories = []discovery.Repository{{Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: tc.delivers, Name: "team"}}}
+		e.Repository = &e.Tenant.Repositories[0]
+		if e.Admin.Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "kustomize-controller"}}) != nil {
+			t.Fatal("cannot create the controller")
+		}
+		names := func(keys []decryptionKey, err error) []string {
+			if err != nil {
+				t.Fatalf("%s: %v", reason, err)
+			}
+			var all []string
+			for _, k := range keys {
+				all = append(all, k.secret.String())
+			}
+			return all
+		}
+		if got := names(e.ownKeys(t.Context())); !slices.Equal(got, tc.own) {
+			t.Errorf("%s: its own keys are %v, want %v", reason, got, tc.own)
+		}
+		if got := names(e.foreignKeys(t.Context())); !slices.Equal(got, tc.foreign) {
+			t.Errorf("%s: the keys of others are %v, want %v", reason, got, tc.foreign)
+		}
+		shared, err := e.sharedVariables(t.Context())
+		if err != nil || len(shared) != tc.shared {
+			t.Errorf("%s: got %v, %v, want %d shared variables", reason, shared, err, tc.shared)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (e *Scenario) triesGap(ctx context.Context, gap quotaGap) Finding {
 	pod := hardenedPod("a9", nil)(e)
 	pod.SetNamespace(gap.namespace)
 	gap.fill(pod)
-	err := e.controllers["replicaset-controller"].Create(ctx, pod, client.DryRunAll)
+	err := e.creates(ctx, "replicaset-controller", pod)
 	switch {
 	case err == nil:
 		return stopped(quotaWebhook, "a Pod with "+gap.String()+" is admitted")

@@ -19,13 +19,13 @@ func addStuckFinalizers(register func(...Attack)) {
 		return u
 	}
 	plain := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }
-	slow := hardenedPod("a4", map[string]any{"terminationGracePeriodSeconds": int64(10 * 365 * 24 * 60 * 60)})
+	slow := hardenedPod("a4", map[string]any{"terminationGracePeriodSeconds": tenYears})
 	register(Attack{
 		ID: "A4", Via: API, Owners: OwnersWithin,
-		Kinds:    []string{"*", "Pod"},
+		Kinds:    []string{"*", "Pod", "Pod/eviction"},
 		Title:    "blocks the deletion of its namespace with finalizers, or with Pods that take years to end",
 		Controls: []string{"policy on finalizers and on the time that Pods have to end"},
-		Fix:      Fix{Advice: "allow tenants only the finalizers that a controller removes, with a ValidatingAdmissionPolicy on metadata.finalizers, and limit terminationGracePeriodSeconds of Pods"},
+		Fix:      Fix{Advice: "allow tenants only the finalizers that a controller removes, with a ValidatingAdmissionPolicy on metadata.finalizers, and limit terminationGracePeriodSeconds of Pods and gracePeriodSeconds of requests to delete and to evict them"},
 		Run: requests(request{
 			what:  "create an object with a finalizer that no controller removes, which blocks the deletion of its namespace",
 			aimed: creating(finalized, plain),
@@ -38,8 +38,47 @@ func addStuckFinalizers(register func(...Attack)) {
 			what:  "take a Pod away from its Job, whose controller alone removes the finalizer of the Pod",
 			aimed: changingTracked(`{"metadata":{"ownerReferences":null}}`, false),
 			own:   changingTracked(`{"metadata":{"annotations":{"tenure.dev/attack":"a4"}}}`, true),
+		}, request{
+			what:  "delete a Pod that then takes ten years to end, and holds up the end of its namespace",
+			aimed: ending(deleting, tenYears),
+			own:   ending(deleting, 0),
+		}, request{
+			what:  "evict a Pod that then takes ten years to end, and holds up the end of its namespace",
+			aimed: ending(evicting, tenYears),
+			own:   ending(evicting, 0),
 		}),
 	})
+}
+
+// tenYears are the seconds that a Pod of the attack has to end.
+const tenYears = int64(10 * 365 * 24 * 60 * 60)
+
+// deleting and evicting end a Pod as the tenant, in a dry run, and give it some seconds for that.
+func deleting(ctx context.Context, e *Scenario, pod *unstructured.Unstructured, seconds int64) error {
+	return e.As.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(seconds), client.DryRunAll)
+}
+
+func evicting(ctx context.Context, e *Scenario, pod *unstructured.Unstructured, seconds int64) error {
+	eviction := object("policy/v1", "Eviction", pod.GetNamespace(), pod.GetName(), map[string]any{"deleteOptions": map[string]any{"gracePeriodSeconds": seconds}})
+	return e.As.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
+}
+
+// ending ends a Pod that exists for a moment. The Namespace controller does not shorten the time that a deleted
+// Pod has. The Pod is made if the tenant may end it, in whatever way the tenant makes Pods. It has a node, which
+// does not exist: the API server gives a Pod without a node no time, whatever the request says.
+func ending(end func(context.Context, *Scenario, *unstructured.Unstructured, int64) error, seconds int64) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		pod := hardenedPod("a4-ending", map[string]any{"nodeName": name("a4")})(e)
+		if err := end(ctx, e, pod, seconds); !apierrors.IsNotFound(err) {
+			return err
+		}
+		defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), pod, client.GracePeriodSeconds(0)) }()
+		if err := e.Admin.Create(ctx, pod); err != nil {
+			// The error is not wrapped, so that it is not taken for a refusal of the attack.
+			return fmt.Errorf("cannot make a Pod for the tenant: %s", firstLine(err.Error()))
+		}
+		return end(ctx, e, pod, seconds)
+	}
 }
 
 // changingTracked patches a Pod with the finalizer of Jobs as the tenant, in a dry run. The controller of

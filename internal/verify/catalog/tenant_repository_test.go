@@ -8,7 +8,6 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // TestAwaitSource checks how long a source may take to fetch a commit, and what the error says.
@@ -34,7 +33,7 @@ func TestAwaitSource(t *testing.T) {
 				u.SetGroupVersionKind(source.Kind.GroupVersionKind())
 				u.SetNamespace(source.Namespace)
 				u.SetName(source.Name)
-				e := &Scenario{Admin: fake.NewClientBuilder().WithObjects(u).Build()}
+				e := &Scenario{Admin: fakeClient().WithObjects(u).Build()}
 				began := time.Now()
 				err := e.awaitSource(t.Context(), source, "abc")
 				if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) {

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +63,76 @@ func TestIfServed(t *testing.T) {
 			}
 			if f.Outcome != tc.want || f.Control != tc.control {
 				t.Errorf("got %+v, want %s by %q", f, tc.want, tc.control)
+			}
+		})
+	}
+}
+
+// TestFetchesFromAnywhere lets policies of several kinds refuse sources: only a refusal of the address counts.
+func TestFetchesFromAnywhere(t *testing.T) {
+	t.Parallel()
+	const sources, signatures = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no (rule tenure-sources)", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no (rule tenure-signatures)"
+	profile := object("tenure.dev/v1alpha1", "TenancyProfile", "", "default", map[string]any{"spec": map[string]any{"tenants": map[string]any{
+		"sources":    map[string]any{"git": []any{"https://git.example.com/acme/*"}, "oci": []any{"oci://images.example.com/*"}},
+		"signatures": map[string]any{"git": map[string]any{"mode": "HEAD"}},
+	}}})
+	unapproved := func(u *unstructured.Unstructured) bool {
+		return strings.Contains(fmt.Sprint(u.Object["spec"]), "unapproved") || strings.Contains(fmt.Sprint(u.Object["spec"]), "svc.cluster.local")
+	}
+	unsigned := func(u *unstructured.Unstructured) bool {
+		spec, _ := u.Object["spec"].(map[string]any)
+		return u.GetKind() == "Bucket" || u.GetKind() == "GitRepository" && spec["verify"] == nil
+	}
+	own := func(u *unstructured.Unstructured) bool {
+		spec, _ := u.Object["spec"].(map[string]any)
+		return spec["proxySecretRef"] != nil || spec["recurseSubmodules"] != nil || spec["sts"] != nil
+	}
+	for _, tc := range []struct {
+		reason string
+		answer func(*unstructured.Unstructured) string
+		want   Outcome
+		words  string
+	}{
+		{"the rule about addresses refuses them, and one about signatures all Buckets", func(u *unstructured.Unstructured) string {
+			switch {
+			case unsigned(u):
+				return signatures
+			case unapproved(u), own(u):
+				return sources
+			}
+			return ""
+		}, Stopped, "policy p"},
+		{"only unsigned sources are refused", func(u *unstructured.Unstructured) string {
+			if unsigned(u) {
+				return signatures
+			}
+			return ""
+		}, GotThrough, "GitRepository fetch from an address that is not approved"},
+		{"a policy refuses every GitRepository, also approved ones", func(u *unstructured.Unstructured) string {
+			if u.GetKind() == "GitRepository" || unapproved(u) || own(u) {
+				return sources
+			}
+			return ""
+		}, NotProven, "the tenant cannot do it to its own objects either"},
+		{"another rule refuses every source", func(*unstructured.Unstructured) string { return signatures }, NotProven, "rule tenure-signatures refuses it"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			e := newFakeEnv(interceptor.Funcs{}, profile.DeepCopy())
+			e.Platform = "flux-system"
+			e.As = interceptor.NewClient(e.Admin, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+				u, ok := o.(*unstructured.Unstructured)
+				if !ok || u.GetKind() == "ConfigMap" {
+					return nil
+				}
+				if refusal := tc.answer(u); refusal != "" {
+					return forbidden(refusal)
+				}
+				return nil
+			}})
+			f := fetchesFromAnywhere(withAttack(t.Context(), Attack{ID: "S9"}), e)
+			if said := f.Control + f.Evidence + f.Reason; f.Outcome != tc.want || !strings.Contains(said, tc.words) {
+				t.Errorf("got %+v, want %s with %q", f, tc.want, tc.words)
 			}
 		})
 	}

@@ -151,7 +151,7 @@ func TestDoubtsBesideKyverno(t *testing.T) {
 				}
 				objects = append(objects, u)
 			}
-			got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build(), nil)
+			got, err := unprovableControls(t.Context(), fakeClient().WithObjects(objects...).Build(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -28,9 +30,8 @@ func addUnsignedSource(register func(...Attack)) {
 // verification, verified with a key of the tenant's own, and with a weaker mode. Then it writes
 // the Secrets with the platform's keys.
 func deliversUnsigned(ctx context.Context, e *Scenario) Finding {
-	content, _ := e.policy(ctx, "signatures")
-	var demand v1alpha1.Signatures
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &demand); err != nil {
+	demand, err := e.signatures(ctx)
+	if err != nil {
 		return notProven("cannot read which signatures are demanded: " + firstLine(err.Error()))
 	}
 	var all []request
@@ -45,7 +46,7 @@ func deliversUnsigned(ctx context.Context, e *Scenario) Finding {
 		all = append(all, e.unsignedArtifacts(ctx, *artifacts)...)
 	}
 	if demand.Charts != nil {
-		all = append(all, e.unsignedCharts(ctx)...)
+		all = append(all, unsignedCharts(*demand.Charts)...)
 	}
 	if len(all) == 0 {
 		return e.nothingThere(ctx, notInstalled, "the platform demands no signatures of sources")
@@ -67,6 +68,49 @@ func deliversUnsigned(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
+// signatures returns the signatures that the platform demands of the tenant's sources.
+func (e *Scenario) signatures(ctx context.Context) (v1alpha1.Signatures, error) {
+	content, _ := e.policy(ctx, "signatures")
+	var demand v1alpha1.Signatures
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &demand)
+	return demand, err
+}
+
+// verification returns the fields with which a source at an address has the signatures that the platform
+// demands. Of a Bucket, Flux verifies none.
+func (e *Scenario) verification(ctx context.Context, kind string, address map[string]any) map[string]any {
+	demand, err := e.signatures(ctx)
+	artifacts := demand.OCI
+	if artifacts == nil {
+		artifacts = demand.Charts
+	}
+	url, _ := address["url"].(string)
+	switch {
+	case err != nil:
+	case kind == "GitRepository" && demand.Git != nil:
+		return map[string]any{"verify": gitVerification(demand.Git.Mode)}
+	case kind == "OCIRepository" && artifacts != nil:
+		return map[string]any{"verify": artifactVerification(*artifacts)}
+	case kind == "HelmRepository" && strings.HasPrefix(url, "oci://"):
+		return map[string]any{"type": "oci"}
+	}
+	return nil
+}
+
+// gitVerification returns spec.verify of a GitRepository, with the platform's keys.
+func gitVerification(mode string) map[string]any {
+	return withKeys("mode", cmp.Or(mode, "HEAD"), tenancy.KeySecretPrefix+tenancy.VerifierGit)
+}
+
+// artifactVerification returns spec.verify of an artifact, as the platform demands it.
+func artifactVerification(demand v1alpha1.ArtifactSignatures) map[string]any {
+	if len(demand.Providers) > 0 {
+		return withKeys("provider", demand.Providers[0], tenancy.KeySecretPrefix+demand.Providers[0])
+	}
+	identity := map[string]any{"issuer": demand.Identities[0].Issuer, "subject": demand.Identities[0].Subject}
+	return map[string]any{"provider": tenancy.VerifierCosign, "matchOIDCIdentity": []any{identity}}
+}
+
 // toVerify returns a source of the tenant at an approved address; a nil verification leaves
 // spec.verify out.
 func (e *Scenario) toVerify(ctx context.Context, kind string, verify map[string]any) func(*Scenario) *unstructured.Unstructured {
@@ -86,11 +130,9 @@ func withKeys(field, value, secret string) map[string]any {
 
 func (e *Scenario) unsignedGit(ctx context.Context, mode string) []request {
 	const kind, keys = "GitRepository", tenancy.KeySecretPrefix + tenancy.VerifierGit
-	if mode == "" {
-		mode = "HEAD"
-	}
+	mode = cmp.Or(mode, "HEAD")
 	weaker := map[string]string{"HEAD": "Tag", "Tag": "HEAD", "TagAndHEAD": "HEAD"}[mode]
-	signed := e.toVerify(ctx, kind, withKeys("mode", mode, keys))
+	signed := e.toVerify(ctx, kind, gitVerification(mode))
 	return []request{
 		{what: "deliver from a GitRepository whose commits nobody signed", aimed: creating(e.toVerify(ctx, kind, nil), signed), own: creating(signed)},
 		{what: "deliver from a GitRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("mode", mode, name("s14"))), signed), own: creating(signed)},
@@ -100,13 +142,7 @@ func (e *Scenario) unsignedGit(ctx context.Context, mode string) []request {
 
 func (e *Scenario) unsignedArtifacts(ctx context.Context, demand v1alpha1.ArtifactSignatures) []request {
 	const kind = "OCIRepository"
-	verify := map[string]any{"provider": tenancy.VerifierCosign}
-	if len(demand.Providers) > 0 {
-		verify = withKeys("provider", demand.Providers[0], tenancy.KeySecretPrefix+demand.Providers[0])
-	} else {
-		identity := map[string]any{"issuer": demand.Identities[0].Issuer, "subject": demand.Identities[0].Subject}
-		verify["matchOIDCIdentity"] = []any{identity}
-	}
+	verify := artifactVerification(demand)
 	signed := e.toVerify(ctx, kind, verify)
 	rooted := maps.Clone(verify)
 	rooted["trustedRootSecretRef"] = map[string]any{"name": name("s14")}
@@ -118,7 +154,7 @@ func (e *Scenario) unsignedArtifacts(ctx context.Context, demand v1alpha1.Artifa
 	}
 }
 
-func (e *Scenario) unsignedCharts(ctx context.Context) []request {
+func unsignedCharts(demand v1alpha1.ArtifactSignatures) []request {
 	chart := func(kind string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object(sourceAPI, "HelmChart", e.Namespace, name("s14"), map[string]any{"spec": map[string]any{
@@ -137,10 +173,15 @@ func (e *Scenario) unsignedCharts(ctx context.Context) []request {
 			})
 		}
 	}
+	// A HelmRelease can name keys, and no identities: without keys, the platform accepts none with a chart.
+	var own func(context.Context, *Scenario) error
+	if len(demand.Providers) > 0 {
+		own = creating(release(artifactVerification(demand)))
+	}
 	return []request{
-		{what: "install a chart that nobody signed", aimed: creating(release(nil))},
-		{what: "install a chart that it signs with a key of its own", aimed: creating(release(withKeys("provider", tenancy.VerifierCosign, name("s14"))))},
-		{what: "install a chart that anybody may sign", aimed: creating(release(map[string]any{"provider": tenancy.VerifierCosign}))},
+		{what: "install a chart that nobody signed", aimed: creating(release(nil)), own: own},
+		{what: "install a chart that it signs with a key of its own", aimed: creating(release(withKeys("provider", tenancy.VerifierCosign, name("s14")))), own: own},
+		{what: "install a chart that anybody may sign", aimed: creating(release(map[string]any{"provider": tenancy.VerifierCosign})), own: own},
 		{what: "have a chart fetched that nobody signed", aimed: creating(chart("HelmRepository"))},
 	}
 }

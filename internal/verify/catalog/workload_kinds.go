@@ -55,7 +55,11 @@ func (w workload) of(pod *unstructured.Unstructured) *unstructured.Unstructured 
 // withLabels is of with the labels of the Pods, by which the object selects them.
 func (w workload) withLabels(pod *unstructured.Unstructured, labels map[string]any) *unstructured.Unstructured {
 	spec, _, _ := unstructured.NestedMap(pod.Object, "spec")
-	template := map[string]any{"metadata": map[string]any{"labels": labels}, "spec": spec}
+	metadata := map[string]any{"labels": labels}
+	if annotations, found, _ := unstructured.NestedMap(pod.Object, "metadata", "annotations"); found {
+		metadata["annotations"] = annotations
+	}
+	template := map[string]any{"metadata": metadata, "spec": spec}
 	return object(w.apiVersion, w.kind, pod.GetNamespace(), pod.GetName(), map[string]any{"spec": w.spec(template, labels)})
 }
 
@@ -89,15 +93,15 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 		refused := judge(err, "")
 		switch {
 		case err == nil:
-			controller := e.controllers[w.controller]
-			refused = judge(controller.Create(ctx, pod.DeepCopy(), client.DryRunAll), fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", what, w.kind))
+			err = e.creates(ctx, w.controller, pod.DeepCopy())
+			refused = judge(err, fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", what, w.kind))
 		case refused.Control == rbac || refused.Control == notInstalled:
 			denied[w.kind] = true
 			continue
 		case strings.HasPrefix(refused.Control, quotaControl):
 			return notProven("a quota that is used up proves nothing: " + refused.Message)
 		}
-		if refused.Outcome != Stopped {
+		if refused = byAnotherRule(ctx, err, refused); refused.Outcome != Stopped {
 			return refused
 		}
 		f = f.and(refused)
@@ -123,7 +127,7 @@ func podsAlsoByGit(register func(...Attack), pod func(*Scenario) *unstructured.U
 		if f.Outcome != GotThrough || e.runsBy == nil {
 			return f
 		}
-		return judge(e.controllers[e.runsBy.controller].Create(ctx, pod(e), client.DryRunAll), f.Evidence+", and its controller can make the Pod")
+		return judge(e.creates(ctx, e.runsBy.controller, pod(e)), f.Evidence+", and its controller can make the Pod")
 	}
 	register(a)
 }

@@ -288,10 +288,19 @@ func addForeignAddress(register func(...Attack)) {
 			return u
 		}
 	}
+	gateway := func(addresses ...any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := object(gatewayAPI+"v1", "Gateway", e.Namespace, name("w4"), map[string]any{"spec": gatewaySpec(ownHost(e))})
+			if len(addresses) > 0 {
+				_ = unstructured.SetNestedSlice(u.Object, addresses, "spec", "addresses")
+			}
+			return u
+		}
+	}
 	own := creating(service(nil))
 	alsoByGit(register, "Service", service(map[string]any{"externalIPs": []any{"198.51.100.7"}}), Attack{
 		ID: "W4", Via: API, Owners: OwnersWithin,
-		Kinds:      []string{"Service", "Service/status"},
+		Kinds:      []string{"Gateway", "Service", "Service/status"},
 		Slow:       true,
 		Title:      "takes over an address of others with a Service, or opens a port on every node",
 		Controls:   []string{"policy on Services"},
@@ -311,6 +320,7 @@ func addForeignAddress(register func(...Attack)) {
 			request{what: "take the traffic to an address with the status of a Service", aimed: func(ctx context.Context, e *Scenario) error {
 				return e.forgeStatus(ctx, service(map[string]any{"type": "LoadBalancer"})(e), `{"status":{"loadBalancer":{"ingress":[{"ip":"198.51.100.7"}]}}}`)
 			}},
+			request{what: "take an address by a Gateway, for which its controller makes a Service", aimed: creating(gateway(map[string]any{"type": "IPAddress", "value": "198.51.100.7"}), gateway()), own: creating(gateway())},
 			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"}), service(nil)), own: own},
 		),
 	})
@@ -344,14 +354,11 @@ func addForeignHosts(register func(...Attack)) {
 		spec          func(host string) map[string]any
 	}{
 		{"v1", "HTTPRoute", hostnames}, {"v1", "GRPCRoute", hostnames}, {"v1alpha2", "TLSRoute", hostnames},
-		{"v1", "Gateway", func(host string) map[string]any {
-			listener := map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP", "hostname": host}
-			return map[string]any{"gatewayClassName": "canary", "listeners": []any{listener}}
-		}},
+		{"v1", "Gateway", gatewaySpec},
 	} {
 		of := func(host func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 			return func(e *Scenario) *unstructured.Unstructured {
-				return object("gateway.networking.k8s.io/"+route.version, route.kind, e.Namespace, name("w5"), map[string]any{"spec": route.spec(host(e))})
+				return object(gatewayAPI+route.version, route.kind, e.Namespace, name("w5"), map[string]any{"spec": route.spec(host(e))})
 			}
 		}
 		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard), of(own)), own: creating(of(own))})
@@ -365,6 +372,15 @@ func addForeignHosts(register func(...Attack)) {
 		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses, Gateways and routes"},
 		Run:      requests(all...),
 	})
+}
+
+// gatewayAPI is the group of the Gateway API, before a version.
+const gatewayAPI = "gateway.networking.k8s.io/"
+
+// gatewaySpec returns the spec of a Gateway that listens for a host.
+func gatewaySpec(host string) map[string]any {
+	listener := map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP", "hostname": host}
+	return map[string]any{"gatewayClassName": "canary", "listeners": []any{listener}}
 }
 
 // hostnames returns the spec of a route with a host.
@@ -397,16 +413,33 @@ func addForeignVolume(register func(...Attack)) {
 			if err := e.tryCreate(ctx, u); err != nil {
 				return err
 			}
-			return e.controllers[set.controller].Create(ctx, made, client.DryRunAll)
+			return e.creates(ctx, set.controller, made)
 		}
+	}
+	// No level of Pod Security refuses the volume of the driver.
+	var pods []func(*Scenario) *unstructured.Unstructured
+	var mounts []request
+	for _, mount := range []struct {
+		what   string
+		volume map[string]any
+	}{
+		{"mount the volume of another tenant by its address", map[string]any{"nfs": map[string]any{"server": "198.51.100.7", "path": "/other"}}},
+		{"mount the volume of another tenant by its address, with a CSI driver", map[string]any{"csi": map[string]any{
+			"driver": "nfs.csi.k8s.io", "volumeAttributes": map[string]any{"server": "198.51.100.7", "share": "/other"},
+		}}},
+	} {
+		mount.volume["name"] = "data"
+		pod := hardenedPod("w6", map[string]any{"volumes": []any{mount.volume}})
+		pods = append(pods, pod)
+		mounts = append(mounts, request{what: mount.what, own: creating(hardenedPod("w6", nil)), aimed: creating(pod)})
 	}
 	alsoByGit(register, "PersistentVolumeClaim", named, Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
-		Kinds:    []string{"PersistentVolumeClaim", "Pod", "StatefulSet"},
+		Kinds:    slices.Concat(everyPod, []string{"PersistentVolumeClaim"}),
 		Title:    "claims a volume that was made for another tenant, or mounts it by its address",
-		Controls: []string{"policy on PersistentVolumeClaims", "Pod Security admission at restricted or policy on the volumes of Pods"},
-		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims, and label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted, which forbids volumes with an address"},
-		Run: requests(
+		Controls: []string{"policy on PersistentVolumeClaims", "policy on the volumes of Pods, and for those without a CSI driver Pod Security admission at restricted"},
+		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims, and label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted, which forbids volumes with an address, and refuse CSI volumes of Pods with a server or a share in volumeAttributes"},
+		Run: runsPods(pods, append(mounts,
 			request{what: "claim a volume by its name", aimed: creating(named), own: own},
 			request{what: "claim a volume by its name, by a StatefulSet whose controller makes the claim", aimed: stateful(named), own: stateful(claim(nil))},
 			request{what: "claim a volume by its labels", aimed: creating(claim(map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"team": "other"}}})), own: own},
@@ -416,10 +449,7 @@ func addForeignVolume(register func(...Attack)) {
 				u.SetAnnotations(map[string]string{corev1.BetaStorageClassAnnotation: ""})
 				return u
 			})},
-			request{what: "mount the volume of another tenant by its address", own: creating(hardenedPod("w6", nil)), aimed: creating(hardenedPod("w6", map[string]any{
-				"volumes": []any{map[string]any{"name": "data", "nfs": map[string]any{"server": "198.51.100.7", "path": "/other"}}},
-			}))},
-		),
+		)...),
 	})
 }
 

@@ -1,0 +1,187 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A refusal stops an attack only if the refusing control is about what the attack does. The API server asks
+// many controls about one request, and another one may refuse it first: then nothing is known about the
+// control of the attack, and the refusal may end tomorrow.
+
+// controlClass is a kind of control, as its refusals name it.
+type controlClass string
+
+// The classes of controls.
+const (
+	// byRights are RBAC and Kubernetes' check for escalation: without the right, no other control is asked.
+	byRights controlClass = "rights"
+	// byPolicies are policies and webhooks. Of Tenure's rules, only those count that name the attack in their
+	// Rows: see [otherRule].
+	byPolicies controlClass = "policies"
+	// byPodSecurity is Pod Security admission.
+	byPodSecurity controlClass = "Pod Security"
+	// byQuotas are quotas, and the webhooks that distribute them: they refuse an amount, and say nothing about
+	// the object.
+	byQuotas controlClass = "quotas"
+	// byChecks are checks of Kubernetes and Flux for malformed input.
+	byChecks controlClass = "checks"
+	// byFlux are flags of Flux, and fields of its objects that say who may refer to them.
+	byFlux controlClass = "Flux"
+	// byState is a state of the cluster that an attack has read: it asked for no request.
+	byState controlClass = "state"
+)
+
+// classOf returns the class of a control by its name.
+func classOf(control string) controlClass {
+	switch {
+	case strings.HasPrefix(control, rbac):
+		return byRights
+	case strings.HasPrefix(control, quotaControl), strings.HasPrefix(control, "webhook ") && strings.Contains(control, "."+admission.QuotaWebhookSuffix):
+		return byQuotas
+	case isPolicy(control):
+		return byPolicies
+	case strings.HasPrefix(control, "Pod Security "):
+		return byPodSecurity
+	case slices.Contains([]string{nameCheck, schemas, "paths kept within the artifact", "detection of cycles"}, control):
+		return byChecks
+	case strings.HasPrefix(control, "flag "), control == "spec.accessFrom of the object", control == noProxyThere:
+		return byFlux
+	}
+	return byState
+}
+
+// countingClasses are the classes that count for an attack beside rights, policies and states, by the ID of the
+// attack. The refusals of these classes say nothing about any other attack.
+var countingClasses = map[string][]controlClass{
+	// The amount is what the attack is about.
+	"A2": {byQuotas},
+	// The webhook of the quotas is what the attack is about.
+	"A9": {byQuotas},
+	// The malformed value is what the attack is about.
+	"A6": {byChecks}, "I16": {byChecks}, "S8": {byChecks},
+	// Flux decides about references, accounts, bases and kubeconfigs.
+	"I1": {byFlux}, "I13": {byFlux}, "I19": {byFlux}, "I26": {byFlux}, "N1": {byFlux}, "N2": {byFlux}, "S1": {byFlux}, "S2": {byFlux},
+	"S5": {byFlux}, "S7": {byFlux}, "S12": {byFlux}, "S15": {byFlux},
+	// Pod Security limits privileges, volumes, ports and devices of Pods.
+	"W3": {byPodSecurity}, "W6": {byPodSecurity}, "W11": {byPodSecurity},
+}
+
+// counts reports whether the refusal of a control says something about an attack.
+func counts(id, control string) bool {
+	switch class := classOf(control); class {
+	case byRights, byPolicies, byState:
+		return true
+	default:
+		return slices.Contains(countingClasses[id], class)
+	}
+}
+
+// byItsControls returns the finding of an attack, which is not proven if a control stopped a part of it that
+// is about something else.
+func (a Attack) byItsControls(f Finding) Finding {
+	if f.Outcome != Stopped {
+		return f
+	}
+	for control := range strings.SplitSeq(f.Control, ", ") {
+		if !counts(a.ID, control) {
+			return notProven(fmt.Sprintf("%s refuses it, which is no control of this attack and may refuse for a reason that an attacker can avoid: %s", control, f.Message))
+		}
+	}
+	return f
+}
+
+// attackKey is the key of the attack in the context of its run.
+type attackKey struct{}
+
+func withAttack(ctx context.Context, a Attack) context.Context {
+	return context.WithValue(ctx, attackKey{}, a)
+}
+
+// ruleName matches the name of a rule of Tenure, which ends its refusal; a message may hold several.
+var ruleName = regexp.MustCompile(`\(rule (` + regexp.QuoteMeta(admission.Prefix) + `[a-z-]+)\)`)
+
+// otherRule returns the name of a rule of Tenure that wrote a refusal, if none of the rules which it names is
+// about the attack that runs, neither by its Rows nor by [alsoStops].
+func otherRule(ctx context.Context, message string) (string, bool) {
+	a, running := ctx.Value(attackKey{}).(Attack)
+	named := ruleName.FindAllStringSubmatch(message, -1)
+	if !running || len(named) == 0 {
+		return "", false
+	}
+	for _, m := range named {
+		for _, r := range admission.Rules() {
+			if r.Name == m[1] && (slices.Contains(r.Rows, a.ID) || slices.Contains(alsoStops[r.Name], a.ID)) {
+				return "", false
+			}
+		}
+	}
+	return named[0][1], true
+}
+
+// byAnotherRule returns the finding of a refused request, which is not proven if a rule of Tenure wrote the
+// refusal that is not about the attack.
+func byAnotherRule(ctx context.Context, refusal error, f Finding) Finding {
+	if f.Outcome != Stopped || refusal == nil {
+		return f
+	}
+	if rule, other := otherRule(ctx, refusal.Error()); other {
+		return notProven(fmt.Sprintf("rule %s refuses it, which is about something else: %s", rule, f.Message))
+	}
+	return f
+}
+
+// alsoStops are further attacks whose requests a rule of Tenure stops for a reason that is theirs. The rows of
+// the ablation remove these rules together with others, or try other requests of the attack.
+var alsoStops = map[string][]string{
+	// The attack takes the account out of the sync.
+	admission.Prefix + "accounts": {"I10"},
+	// The attack changes an object of the platform.
+	admission.Prefix + "managed": {"I17", "S4", "S14"},
+	// The attack lets the manager act in a namespace without a tenant.
+	admission.Prefix + "manager": {"I15"},
+	// The attack makes a token of an owner's account.
+	admission.Prefix + "tokens": {"I24"},
+	// The attack makes or changes a namespace of others.
+	admission.Prefix + "namespaces":      {"A2", "I20", "I21"},
+	admission.Prefix + "namespace-names": {"A2", "I6"},
+	// The attack opens a port of a node, or has a device.
+	admission.Prefix + "workloads": {"W11"},
+}
+
+// controllerError is the refusal of a request that a controller of Kubernetes sends for an object of the
+// tenant.
+type controllerError struct {
+	account string
+	error
+}
+
+func (e *controllerError) Unwrap() error { return e.error }
+
+// asController sends a request with the identity of a controller of Kubernetes. What the controller may do
+// says nothing about the tenant: a refusal by RBAC is marked, and [judge] takes it for none of the tenant's.
+func (e *Scenario) asController(account string, send func(client.Client) error) error {
+	err := send(e.controllers[account])
+	if control, known := controlOf(fmt.Sprint(err)); err != nil && known && classOf(control) == byRights {
+		return &controllerError{account, err}
+	}
+	return err
+}
+
+// creates has a controller of Kubernetes create an object, as a dry run.
+func (e *Scenario) creates(ctx context.Context, account string, o client.Object) error {
+	return e.asController(account, func(c client.Client) error { return c.Create(ctx, o, client.DryRunAll) })
+}
+
+// noImpersonation matches the refusal of a controller of Flux that may not act as an account.
+var noImpersonation = regexp.MustCompile(`User \\?"[^"\\]+\\?" cannot impersonate `)
+
+// isOfFlux reports whether RBAC refused a right to Flux instead of the account that Flux acts as. This account may
+// be another than the tenant's: what the tenant delivers is applied with it.
+func isOfFlux(message string) bool { return noImpersonation.MatchString(message) }
