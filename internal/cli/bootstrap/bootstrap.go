@@ -27,8 +27,12 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// proxyHostFlag is the flag that names the proxy.
-const proxyHostFlag = "proxy-host"
+const (
+	// proxyHostFlag names the proxy.
+	proxyHostFlag = "proxy-host"
+	// egressFlag names the hosts of the lockdown's EgressHosts.
+	egressFlag = "egress-host"
+)
 
 // options are the flags.
 type options struct {
@@ -41,7 +45,7 @@ type options struct {
 	capsule, proxy          bool
 	capsuleGiven            *bool // nil keeps the fleet's setting
 	proxyGiven              *bool // nil keeps the fleet's setting
-	proxyHosts              []string
+	proxyHosts, egressHosts []string
 	allow                   []string
 	image                   string // of tenure-server
 	components, extra       []string
@@ -111,9 +115,13 @@ func (o *options) given(cmd *cobra.Command) {
 	if cmd.Flags().Changed("proxy") {
 		o.proxyGiven = &o.proxy
 	}
+	// Without a name, the slices are not nil: nil keeps the fleet's names.
+	empty := func(name string) bool { return name == "" }
 	if cmd.Flags().Changed(proxyHostFlag) {
-		// Without a name, the slice is not nil: nil keeps the fleet's names.
-		o.proxyHosts = slices.DeleteFunc(o.proxyHosts, func(name string) bool { return name == "" })
+		o.proxyHosts = slices.DeleteFunc(o.proxyHosts, empty)
+	}
+	if cmd.Flags().Changed(egressFlag) {
+		o.egressHosts = slices.DeleteFunc(o.egressHosts, empty)
 	}
 	o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
 }
@@ -129,6 +137,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.BoolVar(&o.capsule, "capsule", false, "install Capsule's kinds, which the manager translates (default: as in the fleet)")
 	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.proxyHosts, proxyHostFlag, nil, "`NAME` by which people reach the proxy from outside, for its certificate; repeatable; an empty NAME removes all names (default: the fleet's)")
+	flags.StringArrayVar(&o.egressHosts, egressFlag, nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable; an empty HOST removes all (default: the fleet's)")
 	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
@@ -175,7 +184,7 @@ func (o *options) complete() (*rest.Config, bootstrap.Options, error) {
 	opts = bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
 		Remote:  gitrepo.Remote{Branch: o.branch},
-		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, EgressHosts: o.egressHosts},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 	}
@@ -241,7 +250,7 @@ func (o *options) check() error {
 			return err
 		}
 	}
-	if err := lockdown.CheckProxyHosts(o.proxyHosts); err != nil {
+	if err := errors.Join(lockdown.CheckProxyHosts(o.proxyHosts), lockdown.CheckEgressHosts(o.egressHosts)); err != nil {
 		return err
 	}
 	if err := bootstrap.CheckPath(o.path); err != nil {

@@ -210,13 +210,23 @@ kind: Service
 metadata: {name: web, namespace: shop}
 spec: {ports: [{port: 80}]}
 ---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec: {rules: [{host: web.elsewhere.example}]}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop}
+spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: web, namespace: shop}
 spec: {interval: 5m, url: "https://git.elsewhere.example/web"}
 `
 
-// limitingProfile limits the images of these objects.
+// limitingProfile limits the images, hosts and classes of these objects.
 const limitingProfile = `
 apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
@@ -226,6 +236,8 @@ spec:
   tenants:
     sources: {git: ["SOURCES"]}
     workloads: {images: {registries: [registry.example.com/shop/*]}}
+    network: {hosts: {allowed: ["*.shop.example.com"]}}
+    storage: {classes: {allowed: [fast]}}
 `
 
 // older checks that the command counts objects from before a limit until they keep to it, and that it
@@ -253,12 +265,13 @@ func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
 			return strings.HasPrefix(line, "True ") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }), line
 		})
 	}
-	expect("older objects to be counted", "True 4 of ", "objects break today's rules, and keep running (", "tenure-workloads: 2", "tenure-services: 1", "tenure-sources: 1",
-		"Deployment shop/web (", "Job shop/once (", "Service shop/door (tenure-services)", "GitRepository shop/web (tenure-sources)")
+	expect("older objects to be counted", "True 6 of ", "objects break today's rules, and keep running (", "tenure-workloads: 2", "tenure-services: 1", "tenure-sources: 1", "tenure-hosts: 1", "tenure-claims: 1",
+		"Deployment shop/web (", "Job shop/once (", "Ingress shop/web (tenure-hosts)", "PersistentVolumeClaim shop/data (tenure-claims)", "GitRepository shop/web (tenure-sources)", "and 1 more")
 	uncounted(t, cluster.REST)
 	for _, fixed := range []struct{ version, kind, name, patch string }{
 		{"apps/v1", "Deployment", "web", `[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "registry.example.com/shop/web:1"}]`},
 		{"v1", "Service", "door", `[{"op": "replace", "path": "/spec/type", "value": "ClusterIP"}]`},
+		{"networking.k8s.io/v1", "Ingress", "web", `[{"op": "replace", "path": "/spec/rules/0/host", "value": "web.shop.example.com"}]`},
 		{"source.toolkit.fluxcd.io/v1", "GitRepository", "web", `[{"op": "replace", "path": "/spec/url", "value": "https://git.example.com/web"}]`},
 	} {
 		u := &unstructured.Unstructured{}
@@ -270,7 +283,7 @@ func older(t *testing.T, cluster *localcluster.Cluster, kube client.Client) {
 			t.Fatal(err)
 		}
 	}
-	expect("corrected objects not to be counted", "True 1 of ", "tenure-workloads: 1", "Job shop/once (")
+	expect("corrected objects not to be counted", "True 2 of ", "tenure-workloads: 1", "tenure-claims: 1", "Job shop/once (", "PersistentVolumeClaim shop/data (")
 }
 
 // uncounted checks that a user with read rights only gets the reason why check counts nothing.
@@ -286,7 +299,7 @@ func uncounted(t *testing.T, admin *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := report.String(); !strings.HasPrefix(text, "not counted; 6 objects could not be tried, such as: ") || !strings.Contains(text, "cannot impersonate") {
+	if text := report.String(); !strings.HasPrefix(text, "not counted; 8 objects could not be tried, such as: ") || !strings.Contains(text, "cannot impersonate") {
 		t.Errorf("a reader's count is %q", text)
 	}
 }

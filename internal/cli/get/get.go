@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -243,6 +244,9 @@ func statusFilter(selector string) (func(flux.Row) bool, error) {
 func explain(err error) error {
 	if errors.Is(err, flux.ErrNotInstalled) {
 		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
+	}
+	if apierrors.IsForbidden(err) {
+		return ui.WithHint(err, "name a namespace that you may read with -n NAMESPACE, or use a kubeconfig for the proxy, which shows tenants all of theirs with -A and `tenure get tenants`")
 	}
 	return kubeflags.Explain(err)
 }

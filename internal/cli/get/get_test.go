@@ -3,6 +3,7 @@ package get
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,6 +156,19 @@ func TestOperatorKinds(t *testing.T) {
 	want := []flux.Kind{flux.FluxInstance, flux.ResourceSetInputProvider}
 	if diff := cmp.Diff(want, operatorKinds(t.Context(), c, flux.Selection{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A tenant may not read Flux's namespace, where get looks by default, nor the whole cluster.
+func TestGetForbidden(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "kustomize.toolkit.fluxcd.io", Resource: "kustomizations"}, "", nil)
+	var out bytes.Buffer
+	ui.PrintError(ui.NewScreen(&out), explain(fmt.Errorf("cannot list kustomizations: %w", forbidden)))
+	for _, want := range []string{"cannot list kustomizations: ", "-n NAMESPACE", "kubeconfig for the proxy"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %s\nwant %q in it", out.String(), want)
+		}
 	}
 }
 

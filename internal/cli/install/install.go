@@ -20,7 +20,7 @@ import (
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
 	var export, images, proxy, capsule, defaults, check bool
-	var allow, shards, proxyHosts []string
+	var allow, shards, proxyHosts, egressHosts []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
 		Use:   "install --export",
@@ -61,7 +61,7 @@ The manifests of --defaults and --shard need 1.36.`,
 			if err != nil {
 				return err
 			}
-			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, ProxyHosts: proxyHosts, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, ProxyHosts: proxyHosts, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards, EgressHosts: egressHosts})
 			if err != nil {
 				return err
 			}
@@ -85,6 +85,7 @@ The manifests of --defaults and --shard need 1.36.`,
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringArrayVar(&shards, "shard", nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable")
+	flags.StringArrayVar(&egressHosts, "egress-host", nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable")
 	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
 	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))

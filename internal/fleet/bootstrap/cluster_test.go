@@ -34,8 +34,8 @@ func TestCheckClusterTooOld(t *testing.T) {
 	for _, tt := range []struct {
 		reason, version, served, want string
 	}{
-		{"the oldest version", "v1.34.0", policy, ""},
-		{"it refuses expressions of the rules", "v1.33.9", policy, "Kubernetes: v1.33.9 refuses Tenure's kinds or rules: update it to 1.34 or newer"},
+		{"the oldest version", "v1.33.0", policy, ""},
+		{"it refuses expressions of the rules", "v1.32.9", policy, "Kubernetes: v1.32.9 refuses Tenure's kinds or rules: update it to 1.33 or newer"},
 		{"the policies are switched off", "v1.34.0", "Other", "ValidatingAdmissionPolicy: not served"},
 	} {
 		disco := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: tt.version}}

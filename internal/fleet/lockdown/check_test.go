@@ -49,14 +49,14 @@ func TestKubernetesVersion(t *testing.T) {
 		mutating, ok   bool
 		want           string
 	}{
-		{"too old", "v1.33.9", false, false, "v1.33.9 refuses Tenure's kinds or rules: update it to 1.34 or newer"},
-		{"another major version", "v0.40.0", false, false, "update it to 1.34 or newer"},
-		{"the oldest", "v1.34.0", false, true, "v1.34.0; default classes and metadata of tenants, labels of shards, and volumes in the proxy need 1.36"},
+		{"too old", "v1.32.9", false, false, "v1.32.9 refuses Tenure's kinds or rules: update it to 1.33 or newer"},
+		{"another major version", "v0.40.0", false, false, "update it to 1.33 or newer"},
+		{"the oldest", "v1.33.0", false, true, "v1.33.0; default classes and metadata of tenants, labels of shards, and volumes in the proxy need 1.36"},
 		{"with the suffix of a provider", "v1.34.2-eks-3025e55", false, true, "need 1.36"},
 		{"the oldest with all features", "v1.36.0", true, true, ""},
 		{"mutating policies switched off", "v1.36.1+k3s1", false, true, "need 1.36"},
 		{"newer than the tests", "v1.40.1", true, true, "v1.40.1; this version of tenure was tested with 1.36 and older"},
-		{"no version", "next", true, false, "next is no version: Tenure needs 1.34 or newer"},
+		{"no version", "next", true, false, "next is no version: Tenure needs 1.33 or newer"},
 	} {
 		got := kubernetesVersion(tc.served, tc.mutating)
 		if got.OK != tc.ok || !strings.Contains(got.Message, tc.want) || tc.want == "" && got.Message != tc.served {

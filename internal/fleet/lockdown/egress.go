@@ -70,13 +70,19 @@ func egressHosts(wanted, before []string) ([]string, error) {
 		return before, nil
 	}
 	hosts := slices.Clone(wanted)
+	slices.Sort(hosts)
+	hosts = slices.Compact(hosts)
+	return hosts, CheckEgressHosts(hosts)
+}
+
+// CheckEgressHosts returns an error for a host to which kustomize-controller cannot be let connect.
+func CheckEgressHosts(hosts []string) error {
 	for _, host := range hosts {
 		if !hostAndPort.MatchString(host) || !strings.ContainsAny(host, ".:") || strings.HasPrefix(host, ".") {
-			return nil, fmt.Errorf("cannot let kustomize-controller connect to %q: write a host such as kms.example.com or kms.example.com:8200 (--egress-host)", host)
+			return fmt.Errorf("cannot let kustomize-controller connect to %q: write a host such as kms.example.com or kms.example.com:8200 (--egress-host)", host)
 		}
 	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts), nil
+	return nil
 }
 
 // limitEgress sets the hosts to which kustomize-controller may connect. Before are the hosts of the fleet,

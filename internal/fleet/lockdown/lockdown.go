@@ -295,7 +295,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...), RemoteBases: locked.remote}
-	for _, note := range []string{component.setNote(), component.egressNote(plain)} {
+	for _, note := range []string{component.setNote(), component.egressNote(plain), locked.boundsNote()} {
 		if note != "" {
 			plan.Notes = append(plan.Notes, note)
 		}
