@@ -109,7 +109,7 @@ func testReleaseByBootstrap(t *testing.T, published releases) {
 	}
 	before := head()
 	image := published.host + "/acme/tenure-server:" + earlierVersion
-	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", r.authority(), "--manager-image", image, "--proxy", "--proxy-host", "proxy.example.com"}
+	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", r.authority(), "--manager-image", image, "--proxy", "--proxy-host", "proxy.example.com", "--egress-host", "kms.example.com:8200"}
 
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
 		fails("a repository that is not there", patience, "repository is not found", "check --url")
@@ -158,6 +158,9 @@ func testReleaseByBootstrap(t *testing.T, published releases) {
 	}
 	if got := r.field("flux-system", "deployment/tenure-proxy", ".spec.template.spec.containers[0].args"); !strings.Contains(got, "--tls-host=proxy.example.com") {
 		t.Errorf("the proxy has the arguments %s", got)
+	}
+	if got := r.field("flux-system", "deployment/kustomize-controller", ".spec.template.spec.containers[0].env[?(@.name=='NO_PROXY')].value"); !strings.Contains(got, ",kms.example.com:8200") {
+		t.Errorf("kustomize-controller connects to %s", got)
 	}
 	if strings.Contains(killed.out.String()+completed.out.String(), "t0ken") {
 		t.Error("the token is printed")

@@ -186,7 +186,7 @@ func TestChartRefuses(t *testing.T) {
 			t.Errorf("%s: want %q, got %v\n%s", tt.reason, tt.want, err, errs)
 		}
 	}
-	if _, errs, err := helmTemplate(t, "flux-system", "--kube-version=1.33.9"); err == nil || !strings.Contains(errs, "requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33.9") {
+	if _, errs, err := helmTemplate(t, "flux-system", "--kube-version=1.32.9"); err == nil || !strings.Contains(errs, "requires kubeVersion: >=1.33.0-0 which is incompatible with Kubernetes v1.32.9") {
 		t.Errorf("a cluster that is too old: got %v\n%s", err, errs)
 	}
 }

@@ -41,6 +41,8 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl drain NODE", at: elsewhere, elsewhere: "TestRelease, with a shorter deadline"},
 		{begins: "kubectl get tenant dev-team -o jsonpath=", at: onCluster},
 		{begins: "kubectl get sourcegrants -A", at: onCluster},
+		{begins: "kubectl get rolebindings -n dev-team-apps -l", at: onCluster},
+		{begins: "kubectl get secrets -n dev-team-apps --field-selector", at: onCluster},
 		{begins: "kubectl -n dev-team-apps get externalartifacts", at: onCluster},
 		{begins: "kubectl -n dev-team-apps get tenantparameters tenure", at: onCluster},
 		{begins: "kubectl -n flux-system get deployments", at: onCluster},
@@ -54,6 +56,7 @@ func documentedCommands() []documentedCommand {
 
 		{begins: "tenure up --authentication-config", at: elsewhere, elsewhere: "TestAuthenticationConfig"},
 		{begins: "kubectl krew install oidc-login", at: elsewhere, elsewhere: "it downloads the plugin; TestClients has one with the same flags"},
+		{begins: "kubectl create rolebinding tenure-manager -n NAMESPACE", at: elsewhere, elsewhere: "TestOnce has this RoleBinding"},
 		{begins: "tenure up --fleet", at: elsewhere, elsewhere: "TestCapsuleManifests"},
 		{begins: "git apply", at: elsewhere, elsewhere: "TestPatches"},
 		{begins: "kubectl patch crd", at: elsewhere, elsewhere: "TestManager"},

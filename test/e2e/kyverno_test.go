@@ -98,6 +98,9 @@ func TestKyverno(t *testing.T) {
 	if label := r.field("team", "configmap/changed", ".metadata.labels.changed"); label != "yes" {
 		t.Errorf("the rule changes nothing: the label is %q", label)
 	}
+	// Kyverno may have lost the creation of the namespace, which Flux made while the background controller of
+	// Kyverno started: the rule is called for changes of a namespace as well.
+	r.kubectl("", "annotate", "namespace", "team", "example.com/contacts=wanted")
 	testwait.For(t, "the rule to create an object in the tenant's namespace", patience, func() (bool, string) {
 		out, err := kubectl(t, r.Cluster, "", "-n", "team", "get", "configmap", "contacts", "-o", "jsonpath={.data.from}")
 		return err == nil && out == "kyverno", out

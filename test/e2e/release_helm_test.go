@@ -336,7 +336,7 @@ func (a admin) checked(failures ...string) {
 	for line := range strings.Lines(out) {
 		cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), 3)
 		switch {
-		case len(cells) < 2 || strings.Contains(cells[0], "-controller -"): // a flag
+		case len(cells) < 2 || strings.Contains(cells[0], "-controller "): // a flag or a variable
 		case cells[1] == "True":
 			right++
 		case cells[1] == "False":

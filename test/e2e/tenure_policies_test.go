@@ -33,10 +33,12 @@ metadata: {name: dev-team}
 spec:
   owners: [{kind: User, name: alice}, {kind: Group, name: developers}, {kind: ServiceAccount, name: robot, namespace: apps}]
   namespaces: {quota: 5, podSecurity: restricted}
-  quotas: [{name: compute, hard: {requests.cpu: "4"}}]
+  quotas:
+    - {name: compute, hard: {requests.cpu: "4"}}
+    - {name: selected, hard: {count/jobs.batch: "200"}, namespaceSelector: {matchLabels: {stage: test}}}
 `
 
-// platformAgent is a workload of the platform in the tenant's namespace.
+// platformAgent are workloads of the platform in the tenant's namespace, a Pod and a claim without a workload.
 const platformAgent = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: agent}
@@ -63,6 +65,57 @@ spec:
       image: images.example.com/probe:1
       resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
       securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: logs}
+spec:
+  selector: {matchLabels: {app: logs}}
+  template:
+    metadata: {labels: {app: logs}}
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: logs
+          image: images.example.com/logs:1
+          resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: backup}
+spec:
+  schedule: "0 0 1 1 *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+          containers:
+            - name: backup
+              image: images.example.com/backup:1
+              resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+              securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: migrate}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: migrate
+          image: images.example.com/migrate:1
+          resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-store-0}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 `
 
 // platformSet is a ResourceSet of the platform. A fleet with one runs flux-operator.
@@ -130,7 +183,7 @@ func tenureFleet(t *testing.T) example {
 		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml, manager.yaml, tenant.yaml]\n",
 		"tenant.yaml":        ownedTeam,
 		"manager.yaml":       string(config.Manager()),
-		"crds.yaml":          string(config.CRDs()) + "\n---\n" + string(testcrds.Flagger()) + "\n---\n" + string(testcrds.NetworkPolicyAPI("v1beta1")),
+		"crds.yaml":          string(config.CRDs()) + "\n---\n" + string(testcrds.Flagger()) + "\n---\n" + string(testcrds.NetworkPolicyAPI("v1beta1")) + "\n---\n" + string(testcrds.GatewayAPI()),
 		"policies.yaml":      string(config.Policies()),
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
@@ -146,7 +199,7 @@ func tenureFleet(t *testing.T) example {
 	}
 	const label = "toolkit.fluxcd.io/tenant: dev-team\n"
 	for _, tenant := range []string{"dev-team", "dev-team-preview"} {
-		edit(t, label, label+"    tenure.dev/tenant: dev-team\n", e.platform, "tenants", "base", tenant, "namespace.yaml")
+		edit(t, label, label+"    tenure.dev/tenant: dev-team\n    stage: test\n", e.platform, "tenants", "base", tenant, "namespace.yaml")
 	}
 	return e
 }

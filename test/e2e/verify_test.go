@@ -64,6 +64,24 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: known-finalizers}
 spec: {policyName: known-finalizers, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: quick-ends}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [DELETE]}
+      - {apiGroups: [""], apiVersions: [v1], resources: [pods/eviction], operations: [CREATE]}
+  validations:
+    - expression: "request.operation != 'DELETE' || request.?options.?gracePeriodSeconds.orValue(0) <= 86400"
+    - expression: "request.operation != 'CREATE' || object.?deleteOptions.?gracePeriodSeconds.orValue(0) <= 86400"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: quick-ends}
+spec: {policyName: quick-ends, validationActions: [Deny]}
 `
 
 // sharedKey copies billing's decryption key to the platform's namespace.

@@ -231,7 +231,7 @@ func reportIdle(b *testing.B, name string, used usage) {
 func prepareManager(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	counts := corev1.ResourceList{}
-	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), config.Proxy(), []byte(posture), config.Policies()} {
+	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), config.Proxy(), []byte(posture), config.Policies(), config.Defaults()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			b.Fatal(err)
