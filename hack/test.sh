@@ -5,10 +5,12 @@
 # tested with it, but for the tests UNRACED of the proxy, and APART packages whose tests start
 # many clusters. PARALLEL is how many of these tests run at a time: by default one more than there
 # are processors, because a test with a cluster waits for a part of its time. SKIP are tests of
-# test/e2e that are left out.
+# test/e2e that are left out. GOTESTSUM prints each test that takes a second or fails when it ends, and,
+# after all modules, what failed and what took longest.
 set -o pipefail
 
 go=${GO:-go}
+gotestsum=${GOTESTSUM:-gotestsum}
 read -ra raced <<<"${RACED:-}"
 read -ra apart <<<"${APART:-}"
 read -ra race <<<"${RACE:-}"
@@ -16,10 +18,14 @@ parallel=${PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
 skip=${SKIP:-}
 without=()
 failed=0
+runs=0
 
 # The garbage collector takes a third of the API server's time with 100, and a sixth with 200.
 # Local clusters take less of the processors with 400, and more memory.
 export GOGC=${GOGC:-400}
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
 
 # A local cluster writes and deletes thousands of small files. In memory that takes a sixth less of
 # the processors than on a disk. The go command itself, which keeps gigabytes, stays on the disk:
@@ -28,7 +34,7 @@ memory=/dev/shm
 available=$(awk '/^MemAvailable:/ { print int($2 / 1024 / 1024) }' /proc/meminfo 2>/dev/null)
 if [ -z "${TMPDIR:-}" ] && [ "${available:-0}" -ge 12 ] && [ -w $memory ] && [ "$(df -k --output=avail $memory | tail -1)" -ge $((8 << 20)) ]; then
 	TMPDIR=$(mktemp -d $memory/t.XXX) # short, for the paths of sockets
-	trap 'rm -rf "$TMPDIR"' EXIT
+	trap 'rm -rf "$results" "$TMPDIR"' EXIT
 	chmod 711 "$TMPDIR" # a test runs a part of itself as another user
 	printf '#!/bin/sh\n' >"$TMPDIR/program" && chmod +x "$TMPDIR/program"
 	if "$TMPDIR/program" 2>/dev/null; then # some mounts do not run programs
@@ -37,13 +43,16 @@ if [ -z "${TMPDIR:-}" ] && [ "${available:-0}" -ge 12 ] && [ -w $memory ] && [ "
 	else
 		rm -rf "$TMPDIR"
 		unset TMPDIR
-		trap - EXIT
+		trap 'rm -rf "$results"' EXIT
 	fi
 fi
 
 # make lint runs govet on all packages, so the tests do not run it again.
 run() {
-	"$go" test -vet=off -timeout "${TIMEOUT:-100m}" "${without[@]}" "$@" || failed=1
+	runs=$((runs + 1))
+	"$gotestsum" --format testname --hide-summary skipped,failed --jsonfile "$results/$runs.json" --raw-command -- \
+		"$go" test -json -vet=off -timeout "${TIMEOUT:-100m}" "${without[@]}" "$@" |
+		{ grep --line-buffered -vE '^(PASS .*\(0\.[0-9]+s\)|EMPTY .*)$' || true; } || failed=1
 }
 
 # list prints the packages that patterns name, one in each line.
@@ -84,4 +93,8 @@ for module in "$@"; do
 	fi
 	popd >/dev/null || exit 1
 done
+
+echo "the slowest tests:"
+cat "$results"/*.json | "$gotestsum" tool slowest --num 20 --threshold 10s
+[ "$failed" = 0 ] || "$gotestsum" --format none --hide-summary skipped,output --raw-command -- cat "$results"/*.json || true
 exit "$failed"
