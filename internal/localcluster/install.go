@@ -424,15 +424,20 @@ func (c *Cluster) preview(context.Context) error {
 	c.run("signatures", func() error { return c.skipSignatures(kube) })
 	c.run("cloud identities", func() error { return c.skipCloudIdentities(kube) })
 	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
+	changed := newChangedFolders()
+	c.run("live preview", func() error {
+		c.askSources(kube, changed)
+		return nil
+	})
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {
 			if change.Err != nil {
 				c.report(change.Err)
 				return
 			}
-			c.askSources(kube, change.URL)
+			changed.Add(change.URL)
 		})
 	})
-	c.run("live preview", func() error { return c.followFolders(kube) })
+	c.run("live preview", func() error { return c.followFolders(changed) })
 	return nil
 }

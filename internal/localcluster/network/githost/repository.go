@@ -236,10 +236,14 @@ func (r *repository) publish(ctx context.Context) ([]Change, error) {
 			moves[ref] = ""
 		}
 	}
-	r.folder = want
 	changes, err := r.move(ctx, moves)
-	if err != nil || head == "" || head == r.head {
+	if err != nil {
+		// r.folder stays, so the next refresh moves the references again.
 		return changes, err
+	}
+	r.folder = want
+	if head == "" || head == r.head {
+		return changes, nil
 	}
 	if _, err := r.git(ctx, nil, "symbolic-ref", "HEAD", branchPrefix+head); err != nil {
 		return changes, fmt.Errorf("cannot set the default branch: %w", err)

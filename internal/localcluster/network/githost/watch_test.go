@@ -206,6 +206,29 @@ func TestWatchReportsRecoveryWithoutAChange(t *testing.T) {
 	}
 }
 
+// TestWatchRepeatsAFailedMove covers a reference that git cannot move at first, such as one
+// that another program has locked.
+func TestWatchRepeatsAFailedMove(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "folder")
+	write(t, dir, files{"app.yaml": "one"})
+	f := newFixture(t)
+	f.add(t, Mapping{URL: fleetURL, Branch: "main", Dir: dir})
+	changes := f.watch(t)
+	settled(t, changes, dir)
+	lock := filepath.Join(f.onlyRepository(t).path, "refs", "heads", "main.lock")
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, files{"app.yaml": "two"})
+	next(t, changes, "the reference is locked", failed)
+	remove(t, lock)
+	next(t, changes, "the reference is free", moved("main"))
+	if diff := cmp.Diff("two", f.show(t, fleetURL, "main", "app.yaml")); diff != "" {
+		t.Errorf("app.yaml: -want +got:\n%s", diff)
+	}
+}
+
 // TestVanishedBeforeItsWatch covers a folder that vanishes after Watch finds it and
 // before Watch requests events, and that comes back as the same folder. No event
 // reports this.
