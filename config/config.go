@@ -37,6 +37,8 @@ var (
 	managerRights string
 	//go:embed manager/deployment.yaml
 	managerDeployment string
+	//go:embed manager/enforced.yaml
+	lastPolicy string
 	//go:embed webhook/service.yaml
 	webhookService string
 	//go:embed webhook/rbac.yaml
@@ -109,10 +111,10 @@ func Defaults() []byte { return []byte(defaults) }
 func Roles() []byte { return []byte(roles) }
 
 // Manager is `tenure-server manager` in namespace flux-system: service account,
-// rights and Deployment, and its webhook. It needs [CRDs], [Roles] and the CRDs of
-// Flux. Multi-document YAML.
+// rights and Deployment, its webhook, and the policy that tells it that the API server enforces
+// the rules. It needs [CRDs], [Roles], [Policies] and the CRDs of Flux. Multi-document YAML.
 func Manager() []byte {
-	return []byte(strings.Join([]string{managerRights, managerDeployment, webhookService, webhookRights, webhookConfiguration}, "---\n"))
+	return []byte(strings.Join([]string{managerRights, managerDeployment, webhookService, webhookRights, webhookConfiguration, lastPolicy}, "---\n"))
 }
 
 // Proxy is `tenure-server proxy` in namespace flux-system: service account, rights,

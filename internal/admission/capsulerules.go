@@ -394,9 +394,9 @@ const (
 var metadataFields = []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}}
 
 // ruledManaged: the labels and annotations that rules manage. The webhook for rules sets them in the
-// objects that the policy matches. Unlike the policy for other metadata, this one holds for Pods that the
-// controllers of Kubernetes create: otherwise a Deployment would choose the labels of Pods while the
-// webhook does not answer. It also matches the status, since some kinds let metadata change with it.
+// objects that the policy matches. Unlike the policy for other metadata, this one holds for Pods, claims and
+// Jobs that the controllers of Kubernetes create: otherwise a Deployment, a StatefulSet or a CronJob would
+// choose their labels while the webhook does not answer. It also matches the status, since some kinds let metadata change with it.
 func ruledManaged() *ruled {
 	every := on(writes, "*", "*")
 	status := on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update}, "*", "*/status")
@@ -410,7 +410,7 @@ func ruledManaged() *ruled {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{every, status},
 		conditions: []string{
 			"params.?status.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).exists(d, " + join(hasManaged, " || ") + "))",
-			"(request.kind.kind == 'Pod' && request.operation == 'CREATE' || " + notKubernetes + ")",
+			"(request.kind.kind in ['Pod', 'PersistentVolumeClaim', 'Job'] && request.operation == 'CREATE' || " + notKubernetes + ")",
 		},
 		excluded: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, v1beta2.GroupVersion.Group, "rulestatuses", "rulestatuses/status"), on(writes, v1alpha1.GroupVersion.Group, "tenantparameters"),

@@ -324,11 +324,15 @@ rules:
 	})
 	_, _, restConfig := cluster(t)
 	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
-	// The controllers of Kubernetes create Pods with the value only, and other objects without it.
+	// The controllers of Kubernetes create what a tenant's template describes with the value only, and
+	// other objects without it.
 	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:masters"}})
 	for manifest, want := range map[string]string{
 		podOf("a:1", "", ""): `metadata label "all"`,
-		strings.Replace(podOf("a:1", "", ""), "name: x}", "name: x, labels: {all: yes-all}}", 1): "",
+		strings.Replace(podOf("a:1", "", ""), "name: x}", "name: x, labels: {all: yes-all}}", 1):                                                                              "",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}":                     `metadata label "all"`,
+		"{apiVersion: batch/v1, kind: Job, metadata: {name: x}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}":                         `metadata label "all"`,
+		"{apiVersion: batch/v1, kind: Job, metadata: {name: x, labels: {all: yes-all}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}": "",
 		configMap("", ""): "",
 	} {
 		o := parse(t, manifest)

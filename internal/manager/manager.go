@@ -299,8 +299,8 @@ func ruleNames() []string {
 }
 
 // addHealth adds the health checks: /healthz reports that the process runs, /readyz that the
-// cache has synced and that the rules' kinds are found. Before that, the manager cannot reconcile or
-// take over the lease.
+// cache has synced, that the rules' kinds are found, and that the API server enforces the rules. Before
+// that, the manager cannot reconcile or take over the lease, or tenants must not come.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) error {
 	// These informers start now, so that a replica that waits for the lease syncs its cache.
 	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
@@ -316,6 +316,9 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) e
 		return err
 	}
 	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("rules-enforced", (&rulesEnforced{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
 		return err
 	}
 	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,44 @@ import (
 // parametersNotFound is a part of the API server's message about a policy whose kind of parameters
 // it has not found (k8s.io/apiserver, package admission/plugin/policy/generic).
 const parametersNotFound = "failed to find resource referenced by paramKind"
+
+// lastPolicy is the name of the policy in config/manager that is created after the rules, and of the
+// Lease that it refuses.
+const lastPolicy = "tenure-enforced"
+
+// errNotEnforced is returned by the readiness check while the API server does not enforce the rules.
+var errNotEnforced = errors.New("the API server does not enforce the rules yet: it admits Lease " + lastPolicy + ", which the policy of this name refuses; if this stays so, apply all manifests of the manager")
+
+// rulesEnforced is a readiness check. The API server reads new policies at intervals, and compiles
+// them, which takes seconds on a busy machine: until then it admits what they forbid. What the rules
+// are about comes after the manager, so the manager waits for the last policy.
+type rulesEnforced struct {
+	kube client.Client
+	// namespace is the manager's own.
+	namespace string
+	// proven is set when the API server has refused the Lease once. It has the rules from then on, also
+	// after its own restart: it answers nobody before it has read the policies.
+	proven atomic.Bool
+}
+
+// check returns [errNotEnforced] until the API server has refused the Lease.
+func (r *rulesEnforced) check(request *http.Request) error {
+	if r.proven.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+	defer cancel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: lastPolicy}}
+	err := r.kube.Create(ctx, lease, client.DryRunAll)
+	switch {
+	case err == nil:
+		return errNotEnforced
+	case !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+lastPolicy+"'"):
+		return fmt.Errorf("cannot find out whether the API server enforces the rules: %w", err)
+	}
+	r.proven.Store(true)
+	return nil
+}
 
 // errParametersNotFound is returned by the readiness check while the API server has not found the
 // TenancyProfile's kind.

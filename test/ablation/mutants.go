@@ -103,6 +103,11 @@ func Mutants(ctx context.Context, opts Options) (Controls, []Mutant, error) {
 	return found, all, nil
 }
 
+// stopsNothing reports whether a policy only shows that the API server enforces the others.
+func stopsNothing(name string) bool {
+	return strings.HasPrefix(name, sentinel) || name == "tenure-enforced"
+}
+
 // controls reads the controls.
 func (t *target) controls(ctx context.Context) (Controls, error) {
 	found := Controls{Flags: map[string][]string{}}
@@ -121,12 +126,12 @@ func (t *target) controls(ctx context.Context) (Controls, error) {
 	if err := t.admin.List(ctx, &policies); err != nil {
 		return found, err
 	}
-	found.Policies = slices.DeleteFunc(policies.Items, func(p admissionv1.ValidatingAdmissionPolicy) bool { return strings.HasPrefix(p.Name, sentinel) })
+	found.Policies = slices.DeleteFunc(policies.Items, func(p admissionv1.ValidatingAdmissionPolicy) bool { return stopsNothing(p.Name) })
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := t.admin.List(ctx, &bindings); err != nil {
 		return found, err
 	}
-	found.Bindings = slices.DeleteFunc(bindings.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return strings.HasPrefix(b.Name, sentinel) })
+	found.Bindings = slices.DeleteFunc(bindings.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return stopsNothing(b.Name) })
 	for _, name := range t.tenant.Namespaces {
 		var ns corev1.Namespace
 		var quotas corev1.ResourceQuotaList

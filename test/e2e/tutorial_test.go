@@ -36,8 +36,10 @@ func TestTutorial(t *testing.T) {
 	shell.Dir = t.TempDir()
 	shell.Env = append(os.Environ(), "HOME="+folder, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL="+os.DevNull)
 	if err := paste(t, string(page), shell); err != nil {
+		state, _ := command(t, tenureHome, "get", "all", "-A", "--kubeconfig", filepath.Join(tenureHome, "default", "kubeconfig")).CombinedOutput()
+		log, _ := os.ReadFile(filepath.Join(tenureHome, "default", "log", "tenure.log"))
 		_ = command(t, tenureHome, "down").Run()
-		t.Fatalf("the tutorial does not run: %v", err)
+		t.Fatalf("the tutorial does not run: %v\nFlux:\n%s\nthe end of the log:\n%s", err, state, log[max(0, len(log)-8000):])
 	}
 }
 

@@ -56,9 +56,10 @@ type patched struct {
 	Group, Kind, Name, Namespace string
 	// Account reports whether the patch sets the platform's account.
 	Account bool
-	// Waits reports whether the object is applied after the rules; AddDependsOn, whether it has no
-	// dependencies yet.
-	Waits, AddDependsOn bool
+	// Waits are the Kustomizations to add to the object's dependencies, so that it is applied after the
+	// rules; AddDependsOn reports whether it has no dependencies yet.
+	Waits        []string
+	AddDependsOn bool
 	// Hands reports whether the Kustomizations of single tenants that it applies get the
 	// platform's account as well; AddPatches, whether it has no patches yet.
 	Hands, AddPatches bool
@@ -103,10 +104,10 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 			continue
 		}
 		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
-			p.Waits, p.AddDependsOn = !dependsOn(obj, Own), !obj.has("spec", "dependsOn")
+			p.Waits, p.AddDependsOn = slices.DeleteFunc([]string{Own, managerName}, func(name string) bool { return dependsOn(obj, name) }), !obj.has("spec", "dependsOn")
 			p.Hands, p.AddPatches = p.Account, p.Account && !obj.has("spec", "patches")
 		}
-		if p.Account || p.Waits {
+		if p.Account || len(p.Waits) > 0 {
 			c.Platform = append(c.Platform, p)
 		}
 	}
