@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fluxcd/pkg/apis/meta"
-	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,10 +20,10 @@ import (
 func TestAskSourcesRepeats(t *testing.T) {
 	t.Parallel()
 	const address = "https://git.example.com/acme/shop"
-	repository := &sourcev1.GitRepository{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"},
-		Spec:       sourcev1.GitRepositorySpec{URL: address},
-	}
+	repository := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"url": address}}}
+	repository.SetGroupVersionKind(flux.GitRepository.GroupVersionKind())
+	repository.SetNamespace("shop")
+	repository.SetName("shop")
 	busy := errors.New("the server is busy")
 	lists, patches := 0, 0
 	kube := fakeclient.NewClientBuilder().WithScheme(flux.NewScheme()).WithObjects(repository).WithInterceptorFuncs(interceptor.Funcs{
@@ -49,9 +47,9 @@ func TestAskSourcesRepeats(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { c.askSources(kube, changed); close(ended) }()
 	testwait.For(t, "the source to be asked", time.Minute, func() (bool, string) {
-		var got sourcev1.GitRepository
-		err := kube.Get(t.Context(), client.ObjectKeyFromObject(repository), &got)
-		return err == nil && got.Annotations[meta.ReconcileRequestAnnotation] != "", "no request yet"
+		got := repository.DeepCopy()
+		err := kube.Get(t.Context(), client.ObjectKeyFromObject(repository), got)
+		return err == nil && got.GetAnnotations()["reconcile.fluxcd.io/requestedAt"] != "", "no request yet"
 	})
 	end()
 	<-ended
