@@ -76,10 +76,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	rules := &rulesEnforced{kube: mgr.GetClient(), namespace: o.Namespace}
+	if err := addControllers(ctx, mgr, rules, o); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
-	if err := addHealth(ctx, mgr, o.Namespace); err != nil {
+	if err := addHealth(ctx, mgr, rules, o.Namespace); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -134,18 +135,18 @@ func newScheme() *runtime.Scheme {
 }
 
 // addControllers wires the reconcilers.
-func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
-	rules := ruleNames()
-	profiles := &tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+func addControllers(ctx context.Context, mgr ctrlmanager.Manager, rules tenant.Rules, o Options) error {
+	names := ruleNames()
+	profiles := &tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: names, Home: o.Namespace}
 	var keeper tenant.Reservations
 	if o.WebhookAddr != "0" {
-		names := o.webhookNames
-		if names == nil {
-			names = webhook.ServiceNames(o.Namespace)
+		hosts := o.webhookNames
+		if hosts == nil {
+			hosts = webhook.ServiceNames(o.Namespace)
 		}
 		var err error
 		options := webhook.Options{
-			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
+			Address: o.WebhookAddr, Namespace: o.Namespace, Names: hosts, Profiles: profiles,
 			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}
 		if o.Capsule {
@@ -186,7 +187,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		return err
 	}
 	tenants := &tenant.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Reservations: keeper, Reports: reports,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Rules: rules, Reservations: keeper, Reports: reports,
 		Moves: keeper != nil, Now: time.Now,
 	}
 	if err := tenants.Setup(ctx, mgr); err != nil {
@@ -199,7 +200,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	status := &profile.Reconciler{
 		Client: mgr.GetClient(),
 		Read: func(u *unstructured.Unstructured) (*v1alpha1.TenancyProfile, error) {
-			return tenancy.ReadProfile(u, rules, o.Namespace)
+			return tenancy.ReadProfile(u, names, o.Namespace)
 		},
 		Failures: failures,
 		Count:    count,
@@ -301,7 +302,7 @@ func ruleNames() []string {
 // addHealth adds the health checks: /healthz reports that the process runs, /readyz that the
 // cache has synced, that the rules' kinds are found, and that the API server enforces the rules. Before
 // that, the manager cannot reconcile or take over the lease, or tenants must not come.
-func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) error {
+func addHealth(ctx context.Context, mgr ctrlmanager.Manager, rules *rulesEnforced, namespace string) error {
 	// These informers start now, so that a replica that waits for the lease syncs its cache.
 	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
 	if crdgate.Serves(mgr, failureevents.Kustomization) {
@@ -318,7 +319,7 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager, namespace string) e
 	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("rules-enforced", (&rulesEnforced{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
+	if err := mgr.AddReadyzCheck("rules-enforced", rules.check); err != nil {
 		return err
 	}
 	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {

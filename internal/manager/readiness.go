@@ -27,9 +27,9 @@ const lastPolicy = "tenure-enforced"
 // errNotEnforced is returned by the readiness check while the API server does not enforce the rules.
 var errNotEnforced = errors.New("the API server does not enforce the rules yet: it admits Lease " + lastPolicy + ", which the policy of this name refuses; if this stays so, apply all manifests of the manager")
 
-// rulesEnforced is a readiness check. The API server reads new policies at intervals, and compiles
-// them, which takes seconds on a busy machine: until then it admits what they forbid. What the rules
-// are about comes after the manager, so the manager waits for the last policy.
+// rulesEnforced knows whether the API server enforces the rules: the reconciler of Tenants and the
+// readiness wait for it. The API server reads new policies at intervals, and compiles them, which takes
+// seconds on a busy machine: until then it admits what they forbid.
 type rulesEnforced struct {
 	kube client.Client
 	// namespace is the manager's own.
@@ -39,23 +39,33 @@ type rulesEnforced struct {
 	proven atomic.Bool
 }
 
-// check returns [errNotEnforced] until the API server has refused the Lease.
-func (r *rulesEnforced) check(request *http.Request) error {
+// Enforced reports whether the API server has refused the Lease, now or before. It returns an error if
+// the API server does not answer, or refuses the Lease for another reason.
+func (r *rulesEnforced) Enforced(ctx context.Context) (bool, error) {
 	if r.proven.Load() {
-		return nil
+		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-	defer cancel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: lastPolicy}}
 	err := r.kube.Create(ctx, lease, client.DryRunAll)
 	switch {
 	case err == nil:
-		return errNotEnforced
+		return false, nil
 	case !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+lastPolicy+"'"):
-		return fmt.Errorf("cannot find out whether the API server enforces the rules: %w", err)
+		return false, fmt.Errorf("cannot find out whether the API server enforces the rules: %w", err)
 	}
 	r.proven.Store(true)
-	return nil
+	return true, nil
+}
+
+// check is a readiness check. It returns [errNotEnforced], or the error of [rulesEnforced.Enforced].
+func (r *rulesEnforced) check(request *http.Request) error {
+	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+	defer cancel()
+	enforced, err := r.Enforced(ctx)
+	if err == nil && !enforced {
+		return errNotEnforced
+	}
+	return err
 }
 
 // errParametersNotFound is returned by the readiness check while the API server has not found the

@@ -5,16 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,33 +103,63 @@ func TestRulesEnforced(t *testing.T) {
 	}
 }
 
-// TestRulesEnforcedByAPIServer checks that the manager has the right to ask, and that it understands the
-// API server, which enforces a policy some time after its creation.
-func TestRulesEnforcedByAPIServer(t *testing.T) {
+// TestTenantsWaitForTheRules checks that the manager asks with its own rights, that it understands the API
+// server, and that it creates nothing of a Tenant before the API server enforces the last policy.
+func TestTenantsWaitForTheRules(t *testing.T) {
 	t.Parallel()
-	_, restConfig := cluster(t)
-	account := "system:serviceaccount:flux-system:tenure-manager"
-	own := newClient(t, restConfig, rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}})
-	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
-	ready := func() error { return (&rulesEnforced{kube: own, namespace: "flux-system"}).check(request) }
-	if err := ready(); err != nil {
-		t.Errorf("with the policy: %v", err)
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: lastPolicy}}
-	admin, err := client.New(restConfig, client.Options{})
+	restConfig := testcluster.Start(t, localcluster.Options{}).REST
+	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
+	lowest := install(t, restConfig)
+	policies, err := client.New(restConfig, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Delete(t.Context(), binding); err != nil {
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: lastPolicy}}
+	if err := errors.Join(policies.Delete(t.Context(), binding), catalog.AwaitPolicies(t.Context(), policies, "in-force")); err != nil {
 		t.Fatal(err)
 	}
-	testwait.For(t, "the manager to be unready without the policy", patience, func() (bool, string) {
-		err := ready()
-		return errors.Is(err, errNotEnforced), fmt.Sprint(err)
+	own, err := client.New(lowest, client.Options{Scheme: newScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
+	rules := &rulesEnforced{kube: own, namespace: "flux-system"}
+	if err := rules.check(request); !errors.Is(err, errNotEnforced) {
+		t.Errorf("without the policy: got %v, want %v", err, errNotEnforced)
+	}
+	ended := make(chan error, 1)
+	ctx := t.Context() // ends before the cleanup runs
+	go func() {
+		ended <- Run(ctx, lowest, Options{
+			MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", Namespace: "flux-system", Instance: "test", TokenLifetime: time.Hour, another: true,
+		})
+	}()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("the manager: %v", err)
+		}
 	})
-	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.Manager())
-	testwait.For(t, "the manager to be ready with the policy", patience, func() (bool, string) {
-		err := ready()
-		return err == nil, fmt.Sprint(err)
+	create(t, admin, tenantManifest("early", "{owners: [{kind: User, name: ann}], namespaces: {create: [early]}}"))
+	condition := func() *metav1.Condition {
+		tenant := &v1alpha1.Tenant{}
+		if err := admin.Get(t.Context(), client.ObjectKey{Name: "early"}, tenant); err != nil {
+			t.Fatal(err)
+		}
+		return apimeta.FindStatusCondition(tenant.Status.Conditions, "Ready")
+	}
+	testwait.For(t, "the Tenant to wait for the rules", patience, func() (bool, string) {
+		is := condition()
+		return is != nil && is.Status == metav1.ConditionFalse && strings.Contains(is.Message, "does not enforce the rules"), fmt.Sprint(is)
 	})
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: "early"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace of a Tenant that waits for the rules: %v", err)
+	}
+	testcluster.Apply(t, restConfig, func(o *unstructured.Unstructured) bool { return o.GetName() == lastPolicy }, config.Manager())
+	testwait.For(t, "the Tenant to be ready", patience, func() (bool, string) {
+		is := condition()
+		return is.Status == metav1.ConditionTrue, fmt.Sprint(is)
+	})
+	if err := rules.check(request); err != nil {
+		t.Errorf("with the policy: %v", err)
+	}
 }

@@ -34,6 +34,12 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
+// Rules reports whether the API server enforces the rules for tenants.
+type Rules interface {
+	// Enforced returns an error if it cannot find out.
+	Enforced(ctx context.Context) (bool, error)
+}
+
 // Reservations count the namespaces that owners create: see internal/admission/webhook/reservations.
 type Reservations interface {
 	// Close stops the admission of namespaces, and returns the name of an admitted namespace
@@ -48,6 +54,7 @@ type Reconciler struct {
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
+	Rules     Rules
 	// Reservations is nil without the webhook, when nothing is counted.
 	Reservations Reservations
 	// Reports holds the results of the namespace reconciler.
@@ -97,7 +104,16 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
 		return ctrl.Result{}, err
 	}
+	enforced, err := r.Rules.Enforced(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	f := &reconcileState{tenant: tenant}
+	if !enforced {
+		f.problem(ReasonRulesNotEnforced, "the API server does not enforce the rules for tenants yet: the manager creates nothing before; if this stays so, apply all manifests of the manager")
+		f.lookAgain(requeueDelay)
+		return r.finish(ctx, f)
+	}
 	if profile == nil {
 		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: the manager keeps the tenant's objects and creates no new ones until there is one", v1alpha1.ProfileName)
 		return r.finish(ctx, f)

@@ -50,6 +50,8 @@ const (
 	ReasonNamespaceTaken = "NamespaceTaken"
 	// ReasonNoProfile: there is no valid TenancyProfile.
 	ReasonNoProfile = "NoProfile"
+	// ReasonRulesNotEnforced: the API server does not enforce the rules yet, and the manager waits.
+	ReasonRulesNotEnforced = "RulesNotEnforced"
 	// ReasonDeleting: the tenant's objects are being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonProtected: the Tenant is to be deleted, and spec.protected is true.
