@@ -25,6 +25,11 @@ func (oneProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 	return p, nil
 }
 
+// enforced are rules that the API server enforces.
+type enforced struct{}
+
+func (enforced) Enforced(context.Context) (bool, error) { return true, nil }
+
 // cluster returns a client of what is there, with the indexes of the manager's cache.
 func cluster(t *testing.T, there ...client.Object) client.WithWatch {
 	t.Helper()

@@ -38,7 +38,7 @@ func TestOffboardStale(t *testing.T) {
 	stale := interceptor.NewClient(live, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})
-	r := &Reconciler{Client: stale, APIReader: live, Now: time.Now, Profiles: oneProfile{}, Reports: &Reports{}}
+	r := &Reconciler{Client: stale, APIReader: live, Now: time.Now, Profiles: oneProfile{}, Rules: enforced{}, Reports: &Reports{}}
 	reconcile := func() {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {
@@ -130,7 +130,7 @@ func TestOffboardDelivered(t *testing.T) {
 					return c.List(ctx, list, options...)
 				},
 			})
-			r := &Reconciler{Client: cached, APIReader: live, Now: time.Now, Profiles: oneProfile{}, Reports: reports}
+			r := &Reconciler{Client: cached, APIReader: live, Now: time.Now, Profiles: oneProfile{}, Rules: enforced{}, Reports: reports}
 			reconcile := func() {
 				t.Helper()
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {

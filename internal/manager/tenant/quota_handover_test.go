@@ -41,7 +41,7 @@ func newPlatform(t *testing.T, there ...client.Object) *platform {
 	c, reports := cluster(t, there...), &Reports{}
 	return &platform{
 		WithWatch: c, t: t,
-		tenants: &Reconciler{Client: c, APIReader: c, Now: time.Now, Profiles: oneProfile{}, Reports: reports},
+		tenants: &Reconciler{Client: c, APIReader: c, Now: time.Now, Profiles: oneProfile{}, Rules: enforced{}, Reports: reports},
 		namespaces: &tenantnamespace.Reconciler{
 			Client: c, Profiles: oneProfile{}, Kinds: noKinds{}, Classes: classes.Reader{Client: c}, Failures: noFailures{}, Reports: reports,
 			Events: events.NewFakeRecorder(100), Now: time.Now,

@@ -29,7 +29,7 @@ func TestReportsOfTheOneBefore(t *testing.T) {
 	apps := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-apps", Labels: map[string]string{v1alpha1.LabelTenant: "dev"}}}
 	kube := cluster(t, after, apps)
 	var heard []string
-	r := &Reconciler{Client: kube, APIReader: kube, Now: time.Now, Profiles: oneProfile{}, Reports: &Reports{Changed: func(tenant string) { heard = append(heard, tenant) }}}
+	r := &Reconciler{Client: kube, APIReader: kube, Now: time.Now, Profiles: oneProfile{}, Rules: enforced{}, Reports: &Reports{Changed: func(tenant string) { heard = append(heard, tenant) }}}
 	ready := func(want metav1.ConditionStatus) {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {
@@ -70,7 +70,7 @@ func TestRetryAfterRefusal(t *testing.T) {
 		},
 	})
 	now := time.Now()
-	r := &Reconciler{Client: kube, APIReader: kube, Now: func() time.Time { return now }, Profiles: oneProfile{}, Reports: &Reports{}}
+	r := &Reconciler{Client: kube, APIReader: kube, Now: func() time.Time { return now }, Profiles: oneProfile{}, Rules: enforced{}, Reports: &Reports{}}
 	retried := func(reason string, want time.Duration) {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")})
