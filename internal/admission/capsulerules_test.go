@@ -297,6 +297,9 @@ rules:
       annotations: {note: {managed: any text}}
     - kinds: ["*"]
       labels: {all: {managed: yes-all}}
+    - kinds: [Job]
+      apiGroups: [batch]
+      labels: {all: {managed: yes-all}}
 - enforce:
     action: allow
     metadata:
@@ -338,7 +341,7 @@ rules:
 		o := parse(t, manifest)
 		o.SetNamespace("ruled-managed")
 		if err := controller.Create(t.Context(), o, client.DryRunAll); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("a controller: got %v, want %q", err, want)
+			t.Errorf("a controller: %s: got %v, want %q", manifest, err, want)
 		}
 	}
 	managed := parse(t, configMap(labels, annotations))
