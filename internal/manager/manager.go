@@ -316,7 +316,7 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager, rules *rulesEnforce
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace}).check); err != nil {
+	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace, rules: rules}).check); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("rules-enforced", rules.check); err != nil {

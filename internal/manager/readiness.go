@@ -79,14 +79,20 @@ type parametersFound struct {
 	kube client.Client
 	// namespace is the manager's own.
 	namespace string
-	// answered is set when the API server has answered once.
-	answered atomic.Bool
+	rules     *rulesEnforced
+	// answered is set when the API server has answered once; found, when it enforces the rules and has
+	// found the kind.
+	answered, found atomic.Bool
 }
 
 // check returns [errParametersNotFound] if the API server refuses [probe] for this reason. It asks
-// each time, since the rules may be installed after the manager. An API server that does not answer is
-// an error only before its first answer: later it is no reason to take the webhooks from the owners.
+// until the API server enforces the rules and has found the kind: before, the rules may be installed
+// after the manager. An API server that does not answer is an error only before its first answer: later
+// it is no reason to take the webhooks from the owners.
 func (p *parametersFound) check(request *http.Request) error {
+	if p.found.Load() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 	defer cancel()
 	err := p.kube.Create(ctx, probe(p.namespace), client.DryRunAll)
@@ -101,6 +107,7 @@ func (p *parametersFound) check(request *http.Request) error {
 		return errParametersNotFound
 	}
 	p.answered.Store(true)
+	p.found.Store(p.rules.proven.Load())
 	return nil
 }
 

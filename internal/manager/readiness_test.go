@@ -47,7 +47,8 @@ func TestParametersFound(t *testing.T) {
 			return answer
 		},
 	}).Build()
-	check := (&parametersFound{kube: kube, namespace: "flux-system"}).check
+	rules := &rulesEnforced{}
+	check := (&parametersFound{kube: kube, namespace: "flux-system", rules: rules}).check
 	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
 	for _, tt := range []struct {
 		reason       string
@@ -65,6 +66,18 @@ func TestParametersFound(t *testing.T) {
 		if err := check(request); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.reason, err, tt.want)
 		}
+	}
+	rules.proven.Store(true)
+	if err := check(request); !errors.Is(err, errParametersNotFound) {
+		t.Errorf("the rules are enforced, and the kind is not found: %v", err)
+	}
+	answer = nil
+	if err := check(request); err != nil {
+		t.Errorf("the rules are enforced, and the kind is found: %v", err)
+	}
+	answer = forbidden("failed to find resource referenced by paramKind: 'x'")
+	if err := check(request); err != nil {
+		t.Errorf("after that, the check asks no more, which every audit log would show: %v", err)
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
@@ -22,7 +24,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/process/pki"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -262,6 +266,21 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 	if !errors.Is(err, errReady) {
 		b.Fatalf("the fleet is not ready: %v\n%s", err, testcluster.Logs(cluster, 5))
 	}
+	// A Kustomization is ready as soon as it has applied a Tenant, for which the manager creates objects.
+	testwait.For(b, "the Tenants to be ready", time.Minute, func() (bool, string) {
+		tenants := &unstructured.UnstructuredList{}
+		tenants.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenantList"))
+		if err := kube.List(b.Context(), tenants); err != nil {
+			return apimeta.IsNoMatchError(err), err.Error()
+		}
+		for _, o := range tenants.Items {
+			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+			if !slices.ContainsFunc(conditions, func(c any) bool { is := c.(map[string]any); return is["type"] == "Ready" && is["status"] == "True" }) {
+				return false, o.GetName()
+			}
+		}
+		return true, ""
+	})
 }
 
 func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {

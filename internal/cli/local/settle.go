@@ -95,7 +95,7 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		seen, unhealthy []flux.Row
 		kube            client.Client
 	)
-	failures, pauses := retries{}, pauses{}
+	failures, pauses, tenants := retries{}, pauses{}, pendingTenants{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,10 +103,14 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		case <-deadline.C:
 			return append(now.Failed, now.Awaited...), nil
 		case <-quiet.C:
-			if pauses.over() {
-				return now.Failed, nil
+			if !pauses.over() {
+				continue
 			}
-			continue
+			if len(now.Failed) == 0 && tenants.pending(ctx, cluster) {
+				quiet.Reset(readyPause)
+				continue
+			}
+			return now.Failed, nil
 		case <-waiting.C:
 			if text := footer(now); text != "" && !d.Screen.Interactive {
 				d.Println(text)
@@ -133,6 +137,10 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		}
 		switch wait, next := pauses.next(seen, now, has(seen, root)); next {
 		case settled:
+			if len(now.Failed) == 0 && tenants.pending(ctx, cluster) {
+				quiet.Reset(readyPause)
+				continue
+			}
 			return now.Failed, nil
 		case begins:
 			quiet.Reset(wait)
