@@ -95,6 +95,7 @@ func (p *parametersFound) check(request *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 	defer cancel()
+	enforced, _ := p.rules.Enforced(ctx) // the check of the rules returns the error
 	err := p.kube.Create(ctx, probe(p.namespace), client.DryRunAll)
 	var answer apierrors.APIStatus
 	switch {
@@ -107,7 +108,7 @@ func (p *parametersFound) check(request *http.Request) error {
 		return errParametersNotFound
 	}
 	p.answered.Store(true)
-	p.found.Store(p.rules.proven.Load())
+	p.found.Store(enforced)
 	return nil
 }
 

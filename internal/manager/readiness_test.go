@@ -39,6 +39,9 @@ func TestParametersFound(t *testing.T) {
 	var answer error
 	kube := fake.NewClientBuilder().WithScheme(newScheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*coordinationv1.Lease); ok {
+				return nil
+			}
 			var all client.CreateOptions
 			all.ApplyOptions(options)
 			if _, ok := o.(*v1alpha1.TenantParameters); !ok || o.GetNamespace() != "flux-system" || len(all.DryRun) == 0 {
@@ -47,7 +50,7 @@ func TestParametersFound(t *testing.T) {
 			return answer
 		},
 	}).Build()
-	rules := &rulesEnforced{}
+	rules := &rulesEnforced{kube: kube, namespace: "flux-system"}
 	check := (&parametersFound{kube: kube, namespace: "flux-system", rules: rules}).check
 	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
 	for _, tt := range []struct {
