@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // BenchmarkStartAPI compares the start of a local cluster, until its API server is ready,
@@ -267,10 +268,14 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 		b.Fatalf("the fleet is not ready: %v\n%s", err, testcluster.Logs(cluster, 5))
 	}
 	// A Kustomization is ready as soon as it has applied a Tenant, for which the manager creates objects.
+	all, err := client.New(cluster.REST, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	testwait.For(b, "the Tenants to be ready", time.Minute, func() (bool, string) {
 		tenants := &unstructured.UnstructuredList{}
 		tenants.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenantList"))
-		if err := kube.List(b.Context(), tenants); err != nil {
+		if err := all.List(b.Context(), tenants); err != nil {
 			return apimeta.IsNoMatchError(err), err.Error()
 		}
 		for _, o := range tenants.Items {
