@@ -47,10 +47,7 @@ func (p *pendingTenants) unfinished(ctx context.Context, now time.Time) bool {
 	}
 	for i := range list.Items {
 		t := &list.Items[i]
-		if !t.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if !inProgress(t) {
+		if !t.DeletionTimestamp.IsZero() || !inProgress(t) {
 			continue
 		}
 		if p.since.IsZero() {
