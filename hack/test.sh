@@ -6,7 +6,7 @@
 # many clusters. PARALLEL is how many of these tests run at a time: by default one more than there
 # are processors, because a test with a cluster waits for a part of its time. SKIP are tests of
 # test/e2e that are left out. GOTESTSUM prints each test that takes a second or fails when it ends, and,
-# after all modules, what failed and what took longest.
+# after all modules, what took longest, each package, what failed and how many tests ran.
 set -o pipefail
 
 go=${GO:-go}
@@ -87,7 +87,7 @@ for module in "$@"; do
 	pushd "$module" >/dev/null || exit 1
 	if [ "$module" = . ]; then
 		root || exit 1
-	else
+	elif [ -n "$("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)" ]; then
 		echo "go test in $module"
 		run ./...
 	fi
@@ -96,5 +96,8 @@ done
 
 echo "the slowest tests:"
 cat "$results"/*.json | "$gotestsum" tool slowest --num 20 --threshold 10s
-[ "$failed" = 0 ] || "$gotestsum" --format none --hide-summary skipped,output --raw-command -- cat "$results"/*.json || true
+
+# The time of each package, in go test's own words, the names of what failed, and how many tests ran.
+"$gotestsum" --format standard-quiet --hide-summary skipped,output --raw-command -- cat "$results"/*.json |
+	grep -vE '^(\?|PASS$|FAIL$)' || true
 exit "$failed"
