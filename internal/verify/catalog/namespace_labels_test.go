@@ -2,30 +2,59 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestLeavesQuotas lets the tenant remove one label of its namespace.
-func TestLeavesQuotas(t *testing.T) {
+// TestLeaves lets the tenant change one label of its namespace.
+func TestLeaves(t *testing.T) {
 	t.Parallel()
 	const policy = `ValidatingAdmissionPolicy 'tenure-namespaces' with binding 'b' denied request: no`
-	tenant := func(selector map[string]any, allowed ...any) client.Object {
-		return object("tenure.dev/v1alpha1", "Tenant", "", "team", map[string]any{"spec": map[string]any{
+	tenant := func(selector map[string]any, allowed ...any) []client.Object {
+		return []client.Object{object("tenure.dev/v1alpha1", "Tenant", "", "team", map[string]any{"spec": map[string]any{
 			"namespaces": map[string]any{"allowed": map[string]any{"labels": allowed}},
 			"quotas":     []any{map[string]any{"name": "tests", "hard": map[string]any{"pods": "1"}, "namespaceSelector": selector}},
-		}})
+		}})}
+	}
+	selects := func(selector string) metav1.LabelSelector {
+		parsed, err := metav1.ParseToLabelSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *parsed
+	}
+	bound := func(policy, binding string) []client.Object {
+		p, b := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
+		b.Spec.PolicyName = "fleet"
+		if policy != "" {
+			p.Spec.MatchConstraints = &admissionv1.MatchResources{NamespaceSelector: new(selects(policy))}
+		}
+		if binding != "" {
+			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: new(selects(binding))}
+		}
+		return []client.Object{p, b}
+	}
+	webhook := func(selector string) []client.Object {
+		return []client.Object{&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "fleet"},
+			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "check.example.com", NamespaceSelector: new(selects(selector))}},
+		}}
+	}
+	network := func(subject map[string]any) []client.Object {
+		return []client.Object{object("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", "", "apart", map[string]any{"spec": map[string]any{"tier": "Admin", "subject": subject}})}
 	}
 	labelled := map[string]any{"matchLabels": map[string]any{"stage": "test"}}
 	without := map[string]any{"matchExpressions": []any{map[string]any{"key": "free", "operator": "DoesNotExist"}}}
 	for _, tc := range []struct {
 		reason, accepted string
-		tenant           client.Object
+		objects          []client.Object
 		want             Outcome
 		words            string
 	}{
@@ -35,6 +64,16 @@ func TestLeavesQuotas(t *testing.T) {
 		{"owners choose the label", `"stage":null`, tenant(labelled, "sta*"), Stopped, "tenure-namespaces"},
 		{"owners choose another label", `"stage":null`, tenant(labelled, "stag"), GotThrough, "leave the quota tests"},
 		{"the quota selects other namespaces", `"stage":null`, tenant(map[string]any{"matchLabels": map[string]any{"stage": "other"}}), Stopped, "tenure-namespaces"},
+		{"a policy selects by the label", `"stage":null`, bound("stage", ""), GotThrough, "leave the ValidatingAdmissionPolicy fleet"},
+		{"a binding selects by the label", `"stage":null`, bound("", "stage in (test, prod)"), GotThrough, "leave the ValidatingAdmissionPolicy fleet"},
+		{"another label decides as well", `"free":"tenure-attack-i6"`, bound("stage", "!free"), GotThrough, "by the label free"},
+		{"a policy without a binding", `"stage":null`, bound("stage", "")[:1], Stopped, "tenure-namespaces"},
+		{"a policy leaves out a value", `"free":"yes"`, bound("free notin (yes)", ""), GotThrough, "by the label free"},
+		{"a policy that owners choose", `"stage":null`, slices.Concat(bound("stage", ""), tenant(without, "stage")), Stopped, "tenure-namespaces"},
+		{"a policy goes by the name", `"kubernetes.io/metadata.name":`, bound("kubernetes.io/metadata.name notin (kube-system)", ""), Stopped, "tenure-namespaces"},
+		{"a webhook selects by the label", `"stage":null`, webhook("stage=test"), GotThrough, "leave the webhook check.example.com"},
+		{"a ClusterNetworkPolicy selects by the label", `"stage":null`, network(map[string]any{"namespaces": labelled}), GotThrough, "leave the ClusterNetworkPolicy apart"},
+		{"a ClusterNetworkPolicy is about Pods", `"stage":null`, network(map[string]any{"pods": map[string]any{"namespaceSelector": labelled}}), GotThrough, "leave the ClusterNetworkPolicy apart"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +85,7 @@ func TestLeavesQuotas(t *testing.T) {
 					}
 					return forbidden(policy)
 				},
-			}, tc.tenant, ns)
+			}, append(slices.Clone(tc.objects), ns)...)
 			f := changesLabels(request{what: "switch off Pod Security", aimed: patchNamespace("", `{"metadata":{"labels":{"x":"y"}}}`)})(t.Context(), e)
 			if said := f.Control + f.Evidence + f.Reason; f.Outcome != tc.want || !strings.Contains(said, tc.words) {
 				t.Errorf("got %+v, want %s with %q", f, tc.want, tc.words)
