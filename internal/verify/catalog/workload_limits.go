@@ -202,10 +202,10 @@ func addNodePorts(register func(...Attack)) {
 	podsAlsoByGit(register, openingPort(map[string]any{"schedulingGates": gates()}), Attack{
 		ID: "W11", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"ResourceClaim"}),
-		Title:      "opens ports of nodes, or has devices and image volumes outside of the tenant's lists",
+		Title:      "uses the network of nodes by a port or a probe, or has devices and image volumes outside of the tenant's lists",
 		Controls:   []string{"Pod Security admission at baseline or restricted", "policy on Pods and claims"},
-		References: []string{"MTB CPI-5"},
-		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline), which forbids hostPort, and limit device classes and images with a ValidatingAdmissionPolicy on Pods and ResourceClaims", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
+		References: []string{"MTB CPI-5", "Kubernetes: Pod Security Standards, host probes"},
+		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline), which forbids hostPort and, since Kubernetes 1.34, the addresses of probes, and limit device classes and images with a ValidatingAdmissionPolicy on Pods and ResourceClaims", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			return e.outsideOfLists()(ctx, e)
 		},
@@ -214,12 +214,23 @@ func addNodePorts(register func(...Attack)) {
 
 // openingPort returns a Pod with fields in its spec that opens the port of a kubelet on its node.
 func openingPort(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+	return onNetwork(fields, "ports", []any{map[string]any{"containerPort": int64(10250), "hostPort": int64(10250)}})
+}
+
+// probing returns a Pod with a probe for which the kubelet connects to the metadata service of a cloud, from
+// the network of the node and so past all NetworkPolicies.
+func probing() func(*Scenario) *unstructured.Unstructured {
+	return onNetwork(nil, "livenessProbe", map[string]any{"httpGet": map[string]any{"host": "169.254.169.254", "port": int64(80)}})
+}
+
+// onNetwork returns a Pod with fields in its spec and a field in its containers.
+func onNetwork(fields map[string]any, field string, value any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
 		u := hardenedPod("w11", fields)(e)
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "containers")
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {
-				container["ports"] = []any{map[string]any{"containerPort": int64(10250), "hostPort": int64(10250)}}
+				container[field] = value
 			}
 		}
 		_ = unstructured.SetNestedSlice(u.Object, containers, "spec", "containers")
@@ -230,9 +241,12 @@ func openingPort(fields map[string]any) func(*Scenario) *unstructured.Unstructur
 // outsideOfLists returns the requests of W11. A list that is not set allows everything.
 func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
 	own := creating(hardenedPod("w11", nil))
-	onNode := openingPort(nil)
-	pods := []func(*Scenario) *unstructured.Unstructured{onNode}
-	all := []request{{what: "open the port of a kubelet on a node", aimed: creating(onNode), own: own}}
+	onNode, probed := openingPort(nil), probing()
+	pods := []func(*Scenario) *unstructured.Unstructured{onNode, probed}
+	all := []request{
+		{what: "open the port of a kubelet on a node", aimed: creating(onNode), own: own},
+		{what: "have the kubelet connect to an address of its choice, by a probe", aimed: creating(probed), own: own},
+	}
 	if images := e.limits.Workloads.Images; images != nil && (len(images.Registries) > 0 || images.RegistryExpression != "") {
 		foreign := hardenedPod("w11", map[string]any{"volumes": []any{map[string]any{"name": "image", "image": map[string]any{"reference": "images.tenure-canary.example/volume:1" + imageDigest, "pullPolicy": e.container()["imagePullPolicy"]}}}})
 		pods = append(pods, foreign)
