@@ -89,10 +89,11 @@ func TestOutsideOfLists(t *testing.T) {
 		evidence string
 	}{
 		"nothing":  {"no policy looks at ports", v1alpha1.Workloads{}, "nothing", GotThrough, "open the port of a kubelet on a node"},
-		"ports":    {"without lists, ports are all", v1alpha1.Workloads{}, "hostPort", Stopped, ""},
-		"images":   {"an image volume is outside of the list", v1alpha1.Workloads{Images: images}, "hostPort", GotThrough, "mount an image of any registry"},
-		"devices":  {"a device is outside of the list", v1alpha1.Workloads{DeviceClasses: devices}, "hostPort", GotThrough, "claim a device of any class"},
-		"complete": {"everything is refused", v1alpha1.Workloads{Images: images, DeviceClasses: devices}, "hostPort tenure-canary.example", Stopped, ""},
+		"ports":    {"without lists, ports and probes are all", v1alpha1.Workloads{}, "hostPort livenessProbe", Stopped, ""},
+		"probes":   {"no policy looks at probes", v1alpha1.Workloads{}, "hostPort", GotThrough, "have the kubelet connect to an address of its choice"},
+		"images":   {"an image volume is outside of the list", v1alpha1.Workloads{Images: images}, "hostPort livenessProbe", GotThrough, "mount an image of any registry"},
+		"devices":  {"a device is outside of the list", v1alpha1.Workloads{DeviceClasses: devices}, "hostPort livenessProbe", GotThrough, "claim a device of any class"},
+		"complete": {"everything is refused", v1alpha1.Workloads{Images: images, DeviceClasses: devices}, "hostPort livenessProbe tenure-canary.example", Stopped, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
