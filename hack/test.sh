@@ -87,7 +87,9 @@ for module in "$@"; do
 	pushd "$module" >/dev/null || exit 1
 	if [ "$module" = . ]; then
 		root || exit 1
-	elif [ -n "$("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)" ]; then
+	elif ! tested=$("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); then
+		failed=1
+	elif [ -n "$tested" ]; then
 		echo "go test in $module"
 		run ./...
 	fi
