@@ -13,10 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
+// changingLabels returns a scenario whose tenant may change the labels of its namespace team, which has the label
+// stage, if the patch contains accepted. A policy refuses everything else.
+func changingLabels(accepted string, objects ...client.Object) *Scenario {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"stage": "test", corev1.LabelMetadataName: "team"}}}
+	return newFakeEnv(interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+			if data, err := p.Data(o); err != nil || accepted != "" && strings.Contains(string(data), accepted) {
+				return err
+			}
+			return forbidden(`ValidatingAdmissionPolicy 'tenure-namespaces' with binding 'b' denied request: no`)
+		},
+	}, append(slices.Clone(objects), ns)...)
+}
+
 // TestLeaves lets the tenant change one label of its namespace.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
-	const policy = `ValidatingAdmissionPolicy 'tenure-namespaces' with binding 'b' denied request: no`
 	tenant := func(selector map[string]any, allowed ...any) []client.Object {
 		return []client.Object{object("tenure.dev/v1alpha1", "Tenant", "", "team", map[string]any{"spec": map[string]any{
 			"namespaces": map[string]any{"allowed": map[string]any{"labels": allowed}},
@@ -77,16 +90,8 @@ func TestLeaves(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"stage": "test"}}}
-			e := newFakeEnv(interceptor.Funcs{
-				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) error {
-					if data, err := p.Data(o); err != nil || tc.accepted != "" && strings.Contains(string(data), tc.accepted) {
-						return err
-					}
-					return forbidden(policy)
-				},
-			}, append(slices.Clone(tc.objects), ns)...)
-			f := changesLabels(request{what: "switch off Pod Security", aimed: patchNamespace("", `{"metadata":{"labels":{"x":"y"}}}`)})(t.Context(), e)
+			e := changingLabels(tc.accepted, tc.objects...)
+			f := relabelling((*Scenario).leaves, request{what: "switch off Pod Security", aimed: patchNamespace("", `{"metadata":{"labels":{"x":"y"}}}`)})(t.Context(), e)
 			if said := f.Control + f.Evidence + f.Reason; f.Outcome != tc.want || !strings.Contains(said, tc.words) {
 				t.Errorf("got %+v, want %s with %q", f, tc.want, tc.words)
 			}

@@ -214,6 +214,14 @@ type clusterPolicyPeer struct {
 	} `json:"pods,omitempty"`
 }
 
+// selector returns the selector of the peer's namespaces, or nil.
+func (p clusterPolicyPeer) selector() *metav1.LabelSelector {
+	if p.Pods != nil {
+		return &p.Pods.NamespaceSelector
+	}
+	return p.Namespaces
+}
+
 // selects reports whether the peer selects all Pods of a namespace, and whether it selects
 // some.
 func (p clusterPolicyPeer) selects(namespace labels.Set) (whole, part bool) {
