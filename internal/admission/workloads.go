@@ -145,6 +145,18 @@ func portsOfNode(spec string) string {
 	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0)))"
 }
 
+// hostsOfProbes returns CEL for the hosts that the probes and lifecycle hooks of each container in the spec
+// of a Pod name: a list of lists. Without such a host, the kubelet connects to the Pod itself.
+func hostsOfProbes(spec string) string {
+	var hosts []string
+	for _, handler := range []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop"} {
+		for _, action := range []string{"httpGet", "tcpSocket"} {
+			hosts = append(hosts, fmt.Sprintf("?c.?%s.?%s.?host", handler, action))
+		}
+	}
+	return fmt.Sprintf("%s.map(c, [%s].filter(h, h != ''))", containersOf(spec), strings.Join(hosts, ", "))
+}
+
 // inRanges returns CEL that is true if one of the ranges, an optional list of
 // [v1alpha1.PortRange], has a port.
 func inRanges(ranges, port string) string {
@@ -181,7 +193,8 @@ func fromPod(expression string) string {
 	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
 }
 
-// scheduling returns the checks of nodes, schedulers, tolerations, affinities, volumes, ports and priority classes.
+// scheduling returns the checks of nodes, schedulers, tolerations, affinities, volumes, ports, probes and priority
+// classes.
 func scheduling() []podCheck {
 	schedulers, tolerations, priority := optional("workloads.schedulers"), optional("workloads.tolerations"), optional("workloads.priorityClasses")
 	tolerated := fmt.Sprintf("(t.?key.orValue('').startsWith('node.kubernetes.io/') || t in q.?tolerations.orValue([]) || %s.orValue([]).exists(k, %s) || %s)",
@@ -194,6 +207,7 @@ func scheduling() []podCheck {
 	wrongClasses := "p.?volumes.orValue([]).filter(v, has(v.ephemeral) && !(v in q.?volumes.orValue([]))).map(v, v.ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue(''))" +
 		".filter(n, n != '' && !" + permitsClassIfSet("storage.classes", "n") + ")"
 	wrongPorts := portsOfNode("p") + ".map(l, l.filter(n, n > 0 && !" + portsOfNode("q") + ".exists(o, n in o) && !" + inRanges(hostPorts, "n") + "))"
+	wrongHosts := hostsOfProbes("p") + ".map(l, l.filter(h, !" + hostsOfProbes("q") + ".exists(o, h in o)))"
 	return []podCheck{
 		{
 			"p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName",
@@ -225,6 +239,11 @@ func scheduling() []podCheck {
 			// Most containers have no ports.
 			containersOf("p") + ".all(c, !has(c.ports)) || " + allEmpty(wrongPorts),
 			"'open port ' + " + fromPod(joinLists(wrongPorts+".map(l, l.map(n, string(n)))")) + " + ' of its node in hostPort (allowed: ' + " + portRanges(hostPorts) + " + ')'",
+		},
+		{
+			// A Pod with the network of its node reaches what the kubelet reaches.
+			"p.?hostNetwork.orValue(false) || " + allEmpty(wrongHosts),
+			"'have the kubelet connect to ' + " + fromPod(joinLists(wrongHosts)) + " + ' from the network of the node, past all NetworkPolicies: leave out host in probes and lifecycle hooks, so that the kubelet connects to the Pod'",
 		},
 		{
 			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
@@ -294,8 +313,8 @@ func tenantImages() []podCheck {
 // Pods too, and not the templates that they write.
 func workloads() Rule {
 	r := Rule{
-		Name: Prefix + "workloads", Rows: []string{"W6", "W7", "W10"},
-		Title:      "Pods use the images, classes, schedulers, tolerations and volumes that the tenant may use, and choose no node",
+		Name: Prefix + "workloads", Rows: []string{"W6", "W7", "W10", "W11"},
+		Title:      "Pods use the images, classes, schedulers, tolerations and volumes that the tenant may use, choose no node, and have no probes of other addresses",
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
 		scope:      tenantObjects,
 		early:      true,

@@ -151,8 +151,6 @@ var alsoStops = map[string][]string{
 	// The attack makes or changes a namespace of others.
 	admission.Prefix + "namespaces":      {"A2", "I20", "I21"},
 	admission.Prefix + "namespace-names": {"A2", "I6"},
-	// The attack opens a port of a node, or has a device.
-	admission.Prefix + "workloads": {"W11"},
 }
 
 // controllerError is the refusal of a request that a controller of Kubernetes sends for an object of the
