@@ -101,6 +101,27 @@ func checkRules(t *testing.T, owner client.Client, namespace string, cases []rul
 	}
 }
 
+// checkRefusals compares [capsule.Refusals] with the cases: it refuses an object if the API server does, except
+// for the reasons that it leaves out.
+func checkRefusals(t *testing.T, namespace string, cases []ruleCase, except ...string) {
+	t.Helper()
+	admin, _, _ := cluster(t)
+	rules := &v1beta2.RuleStatus{}
+	content := parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: "+v1beta2.RulesName+", namespace: "+namespace+"}}")
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(content), content); err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		got := capsule.Refusals(&rules.Status, capsule.Request{User: "alice", Groups: []string{"projectcapsule.dev"}, Object: parse(t, c.manifest)})
+		if want := len(c.want) > 0 && !slices.Contains(except, c.reason); want != (len(got) > 0) {
+			t.Errorf("%s: Refusals says %q, and the API server %q", c.reason, got, c.want)
+		}
+	}
+}
+
 const ruledPod = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {SPEC containers: [{name: c, image: 'IMAGE', imagePullPolicy: IfNotPresent RESOURCES}]}}"
 
 func podOf(image, spec, resources string) string {
@@ -125,7 +146,7 @@ rules:
 - audience: [{kind: Group, name: projectcapsule.dev}]
   enforce: {action: deny, workloads: {qosClasses: [Guaranteed]}}
 `)
-	checkRules(t, owner, "ruled-pods", []ruleCase{
+	cases := []ruleCase{
 		{"a later rule denies an image", podOf("harbor/customer/containers/app:1", "", ""), []string{"containers[0]", "harbor/customer/containers/app:1", "denied", "harbor/customer/containers/.*"}},
 		{"an image is allowed", podOf("harbor/platform/app:1", "", ""), nil},
 		{"no rule allows an image", podOf("other/app:1", "", ""), []string{"containers[0]", "not allowed", "Allowed registries", "exp: harbor/.*"}},
@@ -141,7 +162,9 @@ rules:
 		{"no rule allows a scheduler", podOf("harbor/a:1", "schedulerName: solar,", ""), []string{"solar", "spec.schedulerName", "not allowed"}},
 		{"a QoS class that is denied to a group", podOf("harbor/a:1", "", ", resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}"), []string{"Guaranteed", "denied"}},
 		{"another QoS class", podOf("harbor/a:1", "", ", resources: {requests: {cpu: 1}}"), nil},
-	})
+	}
+	checkRules(t, owner, "ruled-pods", cases)
+	checkRefusals(t, "ruled-pods", cases, "the pull policy of the rule")
 }
 
 // The types, names, addresses and ports of Services.
@@ -165,7 +188,7 @@ rules:
 		return strings.ReplaceAll(service("type: NodePort"), " NODEPORT", ", nodePort: "+port)
 	}
 	const balanced = "type: LoadBalancer, allocateLoadBalancerNodePorts: false, "
-	checkRules(t, owner, "ruled-services", []ruleCase{
+	cases := []ruleCase{
 		{"a type that is not listed", plain("type: ClusterIP"), []string{"service type", "ClusterIP", "not allowed", "Allowed service types"}},
 		{"an exact name", plain("type: ExternalName, externalName: internal.git.com"), nil},
 		{"a name that an expression matches", plain("type: ExternalName, externalName: api.example.com"), nil},
@@ -182,7 +205,9 @@ rules:
 		{"a port of its own", onPort("30500"), nil},
 		{"a port outside", onPort("32080"), []string{"nodePort", "32080", "not allowed by namespace rule", "Allowed ranges", "30000-30100", "30500"}},
 		{"a denied port", onPort("30090"), []string{"nodePort", "30090", "denied"}},
-	})
+	}
+	checkRules(t, owner, "ruled-services", cases)
+	checkRefusals(t, "ruled-services", cases, "no address")
 }
 
 // The hosts of Ingresses, routes and Gateways.
@@ -199,7 +224,7 @@ rules:
 	route := func(hosts string) string {
 		return "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: x}, spec: {" + hosts + "}}"
 	}
-	checkRules(t, owner, "ruled-hosts", []ruleCase{
+	cases := []ruleCase{
 		{"a host that no rule allows", ingress("rules: [{host: api.example.com}, {host: api.example.net}]"), []string{"api.example.net", "spec.rules[1].host", "not allowed"}},
 		{"allowed hosts", ingress("rules: [{host: api.example.com}, {host: internal.example.org}], tls: [{hosts: [api.example.com]}]"), nil},
 		{"a host of TLS", ingress("rules: [{host: api.example.com}], tls: [{hosts: [api.example.com, legacy.example.net]}]"), []string{"legacy.example.net", "spec.tls[0].hosts[1]", "not allowed"}},
@@ -210,7 +235,9 @@ rules:
 		{"a route with another host", route("hostnames: [api.example.com, api.example.net]"), []string{"api.example.net", "spec.hostnames[1]", "not allowed"}},
 		{"a route without a host", route(""), []string{"hostname is required", "spec.hostnames[]", "HTTPRoute"}},
 		{"a kind that the rules do not name", strings.ReplaceAll(route("hostnames: [api.example.net]"), "HTTPRoute", "GRPCRoute"), nil},
-	})
+	}
+	checkRules(t, owner, "ruled-hosts", cases)
+	checkRefusals(t, "ruled-hosts", cases)
 }
 
 // Labels and annotations of objects of all kinds.

@@ -40,6 +40,8 @@ type auditedPart struct {
 	values func(o *unstructured.Unstructured) []checkedValue
 	// matches returns the text of the entry that matches the value, or "".
 	matches func(e *ruleEnforcement, v checkedValue) string
+	// lists reports whether the rule has entries about the value; nil for metadata, which [Refusals] leaves out.
+	lists func(e *ruleEnforcement, v checkedValue) bool
 }
 
 // NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
@@ -261,9 +263,9 @@ func podParts() []auditedPart {
 	return []auditedPart{
 		{
 			name: "image", kind: "registry", values: func(o *unstructured.Unstructured) []checkedValue { return images(convert[corev1.Pod](o)) },
+			lists: func(e *ruleEnforcement, v checkedValue) bool { return e.ofImages(v.target) },
 			matches: func(e *ruleEnforcement, v checkedValue) string {
-				targets := e.Workloads.Targets
-				if len(targets) > 0 && !slices.Contains(targets, "pod") && !slices.Contains(targets, v.target) {
+				if !e.ofImages(v.target) {
 					return ""
 				}
 				for _, r := range e.Workloads.Registries {
@@ -279,6 +281,7 @@ func podParts() []auditedPart {
 			values: func(o *unstructured.Unstructured) []checkedValue {
 				return []checkedValue{{value: convert[corev1.Pod](o).Spec.SchedulerName, path: "spec.schedulerName"}}
 			},
+			lists:   func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Workloads.Schedulers) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string { return firstMatch(e.Workloads.Schedulers, v.value) },
 		},
 		{
@@ -286,6 +289,7 @@ func podParts() []auditedPart {
 			values: func(o *unstructured.Unstructured) []checkedValue {
 				return []checkedValue{{value: string(qosClass(convert[corev1.Pod](o))), path: "status.qosClass"}}
 			},
+			lists:   func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Workloads.QoSClasses) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string { return among(e.Workloads.QoSClasses, v.value) },
 		},
 	}
@@ -367,6 +371,7 @@ func serviceParts() []auditedPart {
 			values: func(o *unstructured.Unstructured) []checkedValue {
 				return []checkedValue{{value: string(convert[corev1.Service](o).Spec.Type), path: "spec.type"}}
 			},
+			lists:   func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Services.Types) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string { return among(e.Services.Types, v.value) },
 		},
 		{
@@ -374,6 +379,7 @@ func serviceParts() []auditedPart {
 			values: of(corev1.ServiceTypeExternalName, func(s *corev1.Service) []checkedValue {
 				return []checkedValue{{value: s.Spec.ExternalName, path: "spec.externalName"}}
 			}),
+			lists: func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Services.ExternalNames.Hostnames) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string {
 				return firstMatch(e.Services.ExternalNames.Hostnames, v.value)
 			},
@@ -387,6 +393,7 @@ func serviceParts() []auditedPart {
 				}
 				return all
 			}),
+			lists: func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Services.LoadBalancers.CIDRs) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string {
 				return network(e.Services.LoadBalancers.CIDRs, v.value)
 			},
@@ -402,6 +409,7 @@ func serviceParts() []auditedPart {
 				}
 				return all
 			}),
+			lists: func(e *ruleEnforcement, _ checkedValue) bool { return len(e.Services.NodePorts.Ports) > 0 },
 			matches: func(e *ruleEnforcement, v checkedValue) string {
 				for _, p := range e.Services.NodePorts.Ports {
 					if port, err := strconv.Atoi(v.value); err == nil && int32(port) >= p.From && int32(port) <= p.To { //nolint:gosec // a port
@@ -437,8 +445,9 @@ func hostPart(kind string) auditedPart {
 	return auditedPart{
 		name: "ingress hostname", kind: "namespace", empty: true,
 		values: hosts,
+		lists:  func(e *ruleEnforcement, _ checkedValue) bool { return e.ofHosts(kind) },
 		matches: func(e *ruleEnforcement, v checkedValue) string {
-			if !slices.Contains(e.Ingress.Types, kind) || len(e.Ingress.Hostnames) == 0 {
+			if !e.ofHosts(kind) {
 				return ""
 			}
 			if v.value == "" {

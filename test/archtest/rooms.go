@@ -42,7 +42,7 @@ var layers = []layer{
 	{
 		folder:  "test/ablation",
 		does:    "removes each control and reports the attacks that it stops",
-		imports: []string{"internal/verify", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "api"},
+		imports: []string{"internal/verify", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "config", "api"},
 	},
 	{
 		folder:  "internal/server",
@@ -57,7 +57,7 @@ var layers = []layer{
 	{
 		folder:  "internal/verify",
 		does:    "the catalogue of attacks and its engine (`catalog`), accepted risks (`baseline`), patches (`autofix`)",
-		imports: []string{"internal/localcluster", "internal/fleet", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "internal/process", "api"},
+		imports: []string{"internal/localcluster", "internal/fleet", "internal/admission", "internal/discovery", "internal/capsule", "internal/tenancy", "internal/flux", "internal/process", "api"},
 	},
 	{
 		folder:  "internal/localcluster",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -54,6 +55,7 @@ func editsItsBounds(ctx context.Context, e *Scenario) Finding {
 		object(tenure, "TenantParameters", e.Namespace, v1alpha1.ParametersName, nil),
 		object(capsule, "Tenant", "", e.Tenant.Name, nil),
 		object(capsule, "CapsuleConfiguration", "", "default", nil),
+		object(capsule, "RuleStatus", e.Namespace, v1beta2.RulesName, nil),
 	}
 	for _, kind := range admissionKinds {
 		list := &unstructured.UnstructuredList{}

@@ -156,7 +156,7 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 // without the account of the sync: labels, quotas and policies of another namespace of the tenant may admit
 // the object.
 func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
-	about := []string{"A1", "A4", "I13", "N3", "N4", "S3", "S4", "S9", "S13", "W3", "W4", "W5", "W6", "W7", "W9", "W10", "W11", "W13"}
+	about := []string{"A1", "A4", "I13", "N3", "N4", "S3", "S4", "S9", "S13", "W3", "W4", "W5", "W6", "W7", "W9", "W10", "W11", "W13", "W15"}
 	if a.Via != API || a.Kind != "" || a.Deep || !slices.Contains(about, a.ID) {
 		return nil
 	}

@@ -77,6 +77,8 @@ const (
 	noShards = "no shards"
 	// noGuardrails means that the platform has applied nothing to the namespace.
 	noGuardrails = "nothing of the platform's"
+	// noCapsuleRules means that no rules of a Capsule Tenant are in force in the namespace.
+	noCapsuleRules = "no rules of a Capsule Tenant"
 	// noSync, noPrivileged, noOwner and noReconciler mean that the tenant's namespaces hold no such object.
 	noSync       = "no sync in the tenant's namespaces"
 	noPrivileged = "no privileged account in the tenant's namespaces"
@@ -93,7 +95,7 @@ func incomplete(control string) bool {
 // absent reports whether a control only says that the target of the attack does not exist, which proves
 // nothing.
 func absent(control string) bool {
-	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
+	return slices.Contains([]string{notInstalled, noShards, noGuardrails, noCapsuleRules}, control)
 }
 
 // judge returns the finding for the answer to a request: an accepted request got through.

@@ -124,5 +124,6 @@ func registry() []func(register func(...Attack)) {
 		addForeignNodes,
 		addNodePorts,
 		addOwnNetworkPolicy,
+		addCapsuleRules,
 	}
 }
