@@ -21,13 +21,13 @@ import (
 // capsuleRules are rules of a Capsule Tenant that refuse an object for each policy of [capsuleRule].
 const capsuleRules = `{"status":{"rules":[
 {"enforce":{"action":"deny","workloads":{"registries":[{"exact":["images.tenure-canary.example/w15:1"]}]}}},
-{"enforce":{"action":"deny","services":{"types":["LoadBalancer"]}}},
+{"enforce":{"action":"deny","services":{"types":["ClusterIP","LoadBalancer"]}}},
 {"enforce":{"action":"deny","ingress":{"types":["Ingress"],"hostnames":[{"exact":["w15.tenure-canary.example"]}]}}}]}}`
 
 // capsuleRule returns the control that is a policy of the rules of Capsule Tenants. It is removed while the
 // tenant's namespace has such rules, which the fleet lacks.
 func capsuleRule(name string) Control {
-	c := Control{Name: "policy " + admission.Prefix + "capsule-" + name, Away: "its ValidatingAdmissionPolicyBinding is missing"}
+	c := Control{Name: "policy " + admission.Prefix + "capsule-" + name, Away: "the tenant's namespace gets rules of a Capsule Tenant and the policies that read them, without the binding of this policy"}
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		added, err := capsuleObjects(t.account.Namespace, c.Name)
 		gone := func(ctx context.Context) error {

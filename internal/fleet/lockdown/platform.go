@@ -104,7 +104,7 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 			continue
 		}
 		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
-			p.Waits, p.AddDependsOn = slices.DeleteFunc([]string{Own, managerName}, func(name string) bool { return dependsOn(obj, name) }), !obj.has("spec", "dependsOn")
+			p.Waits, p.AddDependsOn = slices.DeleteFunc([]string{Own, managerName}, func(name string) bool { return dependsOn(obj.Unstructured, name) }), !obj.has("spec", "dependsOn")
 			p.Hands, p.AddPatches = p.Account, p.Account && !obj.has("spec", "patches")
 		}
 		if p.Account || len(p.Waits) > 0 {
@@ -183,7 +183,8 @@ func (s *survey) delivers(o object) bool {
 	})
 }
 
-func dependsOn(o object, name string) bool {
+// dependsOn reports whether a Kustomization depends on another one of its namespace.
+func dependsOn(o *unstructured.Unstructured, name string) bool {
 	needs, _, _ := unstructured.NestedSlice(o.Object, "spec", "dependsOn")
 	return slices.ContainsFunc(needs, func(need any) bool {
 		m, _ := need.(map[string]any)
