@@ -22,15 +22,23 @@ func Cluster(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, namespaces []
 	if len(validation.IsDNS1123Label(t.Name)) > 0 {
 		return nil
 	}
-	var owners []rbacv1.Subject
+	var owners, accounts []rbacv1.Subject
 	for _, o := range t.Spec.Owners {
 		owners = append(owners, subject(o.Kind, o.Namespace, o.Name))
+		if o.Kind == rbacv1.ServiceAccountKind {
+			accounts = append(accounts, subject(o.Kind, o.Namespace, o.Name))
+		}
 	}
-	owners = unique(owners)
+	owners, accounts = unique(owners), unique(accounts)
+	creates := !t.Spec.Cordoned && t.DeletionTimestamp.IsZero()
 	var objects []client.Object
 	if len(owners) > 0 {
 		name := OwnersPrefix + t.Name
-		objects = append(objects, ownersClusterRole(t, profile, name), clusterBinding(t, name, name, owners))
+		objects = append(objects, ownersClusterRole(t, profile, name, creates), clusterBinding(t, name, name, owners))
+	}
+	if len(accounts) > 0 && creates {
+		name := OwnersPrefix + t.Name + ":apply"
+		objects = append(objects, applyClusterRole(t, name), clusterBinding(t, name, name, accounts))
 	}
 	if !t.DeletionTimestamp.IsZero() {
 		return objects
@@ -56,7 +64,7 @@ func ListsMetadata(t *v1alpha1.Tenant) bool {
 		len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Required.LabelExpressions)+len(in.Required.AnnotationExpressions) > 0
 }
 
-func ownersClusterRole(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, name string) *rbacv1.ClusterRole {
+func ownersClusterRole(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, name string, creates bool) *rbacv1.ClusterRole {
 	onTenant := []string{"get", v1alpha1.VerbOwn}
 	if in := &t.Spec.Namespaces; !in.Prefixed() {
 		onTenant = append(onTenant, v1alpha1.VerbName)
@@ -67,25 +75,32 @@ func ownersClusterRole(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile, nam
 	if OwnersCordon(t, profile) {
 		onTenant = append(onTenant, v1alpha1.VerbCordon)
 	}
-	role := &rbacv1.ClusterRole{
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: onTenant},
+		createsTenantNamespaces,
+	}
+	if creates {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}})
+	}
+	return clusterRoleOf(t, name, rules...)
+}
+
+// createsTenantNamespaces is the right that marks owners.
+var createsTenantNamespaces = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{v1alpha1.OwnersResource}, Verbs: []string{"create"}}
+
+// applyClusterRole returns the right to patch namespaces, which Flux needs in order to apply a namespace as a
+// service account that is an owner. An admission policy limits it to namespaces of the owner's tenants, but a
+// patch that fails before admission can reveal a namespace. So users and groups do not get this right.
+func applyClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
+	return clusterRoleOf(t, name, createsTenantNamespaces, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}})
+}
+
+func clusterRoleOf(t *v1alpha1.Tenant, name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: clusterMeta(t, name),
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: onTenant},
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{v1alpha1.OwnersResource}, Verbs: []string{"create"}},
-		},
+		Rules:      rules,
 	}
-	if !t.Spec.Cordoned && t.DeletionTimestamp.IsZero() {
-		verbs := []string{"create"}
-		if slices.ContainsFunc(t.Spec.Owners, func(o v1alpha1.Owner) bool { return o.Kind == rbacv1.ServiceAccountKind }) {
-			// Flux needs the right to patch in order to apply a namespace. An admission
-			// policy limits it to the owner's tenants. But a refused patch can reveal an
-			// object before admission, so users and groups do not get this right.
-			verbs = append(verbs, "patch")
-		}
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs})
-	}
-	return role
 }
 
 func clusterBinding(t *v1alpha1.Tenant, name, role string, subjects []rbacv1.Subject) *rbacv1.ClusterRoleBinding {

@@ -68,23 +68,31 @@ func TestTenantGolden(t *testing.T) {
 	}
 }
 
-// TestOwnersVerbs holds that nobody may patch each namespace who does not apply from Git:
-// the right shows what namespaces look like.
+// TestOwnersVerbs holds that only accounts, as which Flux applies, may patch every namespace: the right shows
+// what namespaces look like.
 func TestOwnersVerbs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		reason, owners string
-		want           []string
+		reason, owners, more string
+		want                 map[string][]string
 	}{
-		{"people create", "[{kind: User, name: ann}, {kind: Group, name: team}]", []string{"create"}},
-		{"an account applies", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", []string{"create", "patch"}},
+		{"people create", "[{kind: User, name: ann}, {kind: Group, name: team}]", "", map[string][]string{"ann": {"create"}, "team": {"create"}}},
+		{"an account applies, beside people who do not", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", "", map[string][]string{"ann": {"create"}, "ci": {"create", "patch"}}},
+		{"nobody, while the tenant is cordoned", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", ", cordoned: true", map[string][]string{}},
 	} {
-		var got []string
-		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), &v1alpha1.TenancyProfile{}, nil) {
-			if role, ok := o.(*rbacv1.ClusterRole); ok {
-				for _, rule := range role.Rules {
+		verbs, got := map[string][]string{}, map[string][]string{}
+		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+tc.more+"}}"), &v1alpha1.TenancyProfile{}, nil) {
+			switch o := o.(type) {
+			case *rbacv1.ClusterRole:
+				for _, rule := range o.Rules {
 					if slices.Contains(rule.Resources, "namespaces") {
-						got = append(got, rule.Verbs...)
+						verbs[o.Name] = append(verbs[o.Name], rule.Verbs...)
+					}
+				}
+			case *rbacv1.ClusterRoleBinding:
+				for _, s := range o.Subjects {
+					if v := verbs[o.RoleRef.Name]; len(v) > 0 {
+						got[s.Name] = append(got[s.Name], v...)
 					}
 				}
 			}

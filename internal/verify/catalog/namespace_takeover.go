@@ -6,7 +6,10 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -18,7 +21,7 @@ func addNamespaceTakeover(register func(...Attack)) {
 		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
 		References: []string{"CVE-2024-39690", "CVE-2025-55205"},
 		Fix:        Fix{Advice: "give tenants no verb on namespaces beyond their own: no ClusterRoleBinding, and no controller that lets them adopt an existing namespace", Rights: true},
-		Run: requests(
+		Run: requestsOf(readsByPatch,
 			request{what: "label a namespace that belongs to no tenant as its own", aimed: claims(func(e *Scenario) string { return e.Victim.Namespace }, "")},
 			request{what: "label the namespace default as its own", aimed: claims(func(*Scenario) string { return "default" }, "")},
 			request{what: "label the namespace kube-system as its own", aimed: claims(func(*Scenario) string { return "kube-system" }, "")},
@@ -35,6 +38,25 @@ func addNamespaceTakeover(register func(...Attack)) {
 			}},
 		),
 	})
+}
+
+// readsByPatch returns the request of a person to patch a namespace in a way that the API server cannot decode.
+// It answers before a policy can, with an error that can contain the namespace: only RBAC stops this. An account
+// has the right where Flux applies namespaces as the account, and nobody but Flux sends its requests.
+func readsByPatch(e *Scenario) []request {
+	if e.Owner == nil || e.Owner.Kind == rbacv1.ServiceAccountKind {
+		return nil
+	}
+	const what = "read a namespace that belongs to no tenant, by a patch that fails"
+	return []request{{what: what, aimed: func(ctx context.Context, e *Scenario) error {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Victim.Namespace}}
+		patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"copy","from":"/metadata/uid","path":"/metadata/creationTimestamp"}]`))
+		err := e.As.Patch(ctx, namespace, patch, client.DryRunAll)
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			return &heldError{what: what}
+		}
+		return err
+	}}}
 }
 
 // claims labels a namespace as the tenant's, through a subresource if one is
