@@ -200,7 +200,7 @@ type Notifications struct {
 	// excludes the types that do not authenticate the caller.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={generic-hmac,github,gitlab,bitbucket,cdevents}
+	// +kubebuilder:default={generic-hmac,github,gitlab,bitbucket}
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=63
 	ReceiverTypes []string `json:"receiverTypes,omitempty"`

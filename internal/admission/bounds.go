@@ -3,6 +3,8 @@ package admission
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
 const (
@@ -51,6 +53,7 @@ func bounds() Rule {
 		objectPhrase + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
 	})
 	r.validations = append(r.validations, generators(limits)...)
+	r.validations = append(r.validations, inclusions()...)
 	for _, field := range []string{
 		"spec.dependsOn[].readyExpr", "spec.healthCheckExprs[].current", "spec.healthCheckExprs[].inProgress", "spec.healthCheckExprs[].failed",
 		"spec.resourceFilter", "spec.resources[].filter", "spec.commitStatusExpr",
@@ -115,6 +118,24 @@ func annotated(kinds, annotation, holds, wanted, limit string) validation {
 		"!(request.resource.resource in [" + kinds + "]) || !has(object.metadata.annotations) || !('" + annotation + "' in object.metadata.annotations) || duration(" + value + ") " + holds + " duration(" + limit + ")",
 		objectPhrase + " + " + quote("needs a "+wanted+" in its annotation "+annotation+": at "+bound+" ") + " + " + limit + " + ', not ' + " + short(value),
 	}
+}
+
+// inclusions returns the bounds of artifacts that contain artifacts of other objects. No rule can see whether
+// two of them contain each other, and then both grow at each interval until the disk of their controller is
+// full. A shard has a disk of its own.
+func inclusions() []validation {
+	var all []validation
+	for _, c := range []struct{ includes, what string }{
+		{"object.kind == 'GitRepository' && has(object.spec.include) && size(object.spec.include) > 0", "include other repositories in spec.include"},
+		{"object.kind == 'ArtifactGenerator' && has(object.spec.sources) && object.spec.sources.exists(s, has(s.kind) && s.kind == 'ExternalArtifact')", "read an ExternalArtifact in spec.sources"},
+	} {
+		all = append(all, validation{
+			// The rule tenure-shards makes sure that this label is the namespace's.
+			"!(" + c.includes + ") || " + shardOf("object") + " != ''",
+			objectPhrase + " + 'may " + c.what + " in a shard only, since artifacts that contain each other grow without end: ask the platform team to give the namespace the label " + v1alpha1.LabelShard + "'",
+		})
+	}
+	return all
 }
 
 // generators returns the bounds of the durations in annotations, and those of

@@ -153,9 +153,11 @@ const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.t
 	" || k.matches('(load-?balancer-id|/elb[.]id|tke-existed-lbid)$')"
 
 // hostAnnotations are the annotations whose hosts external-dns and the dns-controller of kOps publish, and
-// that ingress-nginx serves, beside those in the spec: lists with commas. The Service of a Gateway has those of
-// spec.infrastructure.
-const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias']"
+// that ingress-nginx, HAProxy Ingress, Kong and the controller of Azure's gateway serve, beside those in the spec:
+// lists with commas. The Service of a Gateway has those of spec.infrastructure.
+const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias'" +
+	", 'haproxy-ingress.github.io/server-alias', 'ingress.kubernetes.io/server-alias', 'haproxy-ingress.github.io/redirect-from', 'ingress.kubernetes.io/redirect-from'" +
+	", 'konghq.com/host-aliases', 'appgw.ingress.kubernetes.io/hostname-extension']"
 
 // CEL of [hosts] about the kind of the object.
 const (
@@ -235,8 +237,8 @@ func hosts() Rule {
 	}
 }
 
-// ingressAnnotations returns the rule about the annotations of Ingresses with which a tenant reaches
-// into an ingress controller that others use: they write text into its configuration, join the load
+// ingressAnnotations returns the rule about the annotations of Ingresses, and of the Services behind them, with
+// which a tenant reaches into an ingress controller that others use: they write text into its configuration, join the load
 // balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
 // requests to an address within the cluster, or name an object of another namespace. The controller may
 // connect to all tenants' Pods. The names are those of the
@@ -250,17 +252,17 @@ func ingressAnnotations() Rule {
 		" || " + outside("a", posture+".notifications.addresses") + ")"
 	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
-		text   = "k.matches('(-snippets?|[.]github[.]io/config-[a-z-]+)$')"
-		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
+		text   = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config)$')"
+		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
 		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
 		// The name of a field in JSON may have other letters.
 		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && object.metadata.annotations[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
-		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend)$') && object.metadata.annotations[k].contains('/') && !object.metadata.annotations[k].startsWith(request.namespace + '/')"
+		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && object.metadata.annotations[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
 	)
 	return Rule{
 		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
-		Title:      "annotations of Ingresses change no controller's configuration and use no objects of others",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses")},
+		Title:      "annotations of Ingresses and Services change no controller's configuration and use no objects of others",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services")},
 		scope:      tenantObjects,
 		conditions: notOperator,
 		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +

@@ -140,7 +140,7 @@ func sources() Rule {
 		},
 		validation{
 			path("spec.recurseSubmodules", "!%s"),
-			objectPhrase + " + 'must not set spec.recurseSubmodules: submodules come from addresses that are not approved, use spec.include'",
+			objectPhrase + " + 'must not set spec.recurseSubmodules: submodules come from addresses that are not approved, combine sources with an ArtifactGenerator'",
 		},
 	)
 	return r

@@ -28,7 +28,7 @@ var (
 	// reconcilers are the accounts that Flux applies the tenant's objects as.
 	reconcilers   = []string{tenant, "preview"}
 	kubeConfigs   = []string{"remote"}
-	receiverTypes = []string{"generic-hmac", "github", "gitlab", "bitbucket", "cdevents"}
+	receiverTypes = []string{"generic-hmac", "github", "gitlab", "bitbucket"}
 	finalizers    = []string{"example.com/allowed"}
 )
 

@@ -16,9 +16,9 @@ func addBlockedWorker(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API,
 		Kinds:    everyInterval,
-		Title:    "blocks a worker of a controller for a day with a long timeout, or its CPU and memory with an expression or a template",
-		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions and templates of objects"},
-		Fix:      Fix{Advice: "set a maximum for spec.timeout of tenants' Flux objects of every kind, and limit the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs, spec.resourceFilter and spec.git.commit.messageTemplate, with a ValidatingAdmissionPolicy"},
+		Title:    "blocks a worker of a controller for a day with a long timeout, or its CPU, memory and disk with an expression, a template or artifacts that contain each other",
+		Controls: []string{"policy with an upper bound on spec.timeout and on the expressions, templates and inclusions of objects"},
+		Fix:      Fix{Advice: "set a maximum for spec.timeout of tenants' Flux objects of every kind, and limit the size and the functions of expressions in spec.dependsOn, spec.healthCheckExprs, spec.resourceFilter and spec.git.commit.messageTemplate, and refuse spec.include of GitRepositories, with a ValidatingAdmissionPolicy"},
 		Slow:     true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			f := timeouts(ctx, e)
@@ -29,7 +29,11 @@ func addBlockedWorker(register func(...Attack)) {
 			if g.Outcome != Stopped {
 				return g
 			}
-			return f.and(g)
+			h := inclusions(ctx, e)
+			if h.Outcome != Stopped {
+				return h
+			}
+			return f.and(g).and(h)
 		},
 	})
 }
@@ -82,6 +86,29 @@ func expressions(ctx context.Context, e *Scenario) Finding {
 				own:   creating(with(plain)),
 			})
 		}
+	}
+	return requests(all...)(ctx, e)
+}
+
+// inclusions tries to include another repository in a GitRepository: two that include each other grow at each
+// interval, on the disk that all tenants share.
+func inclusions(ctx context.Context, e *Scenario) Finding {
+	var all []request
+	for _, u := range e.ofEveryKind(ctx, "a3") {
+		if u.GetKind() != "GitRepository" || u.GetLabels()["sharding.fluxcd.io/key"] != "" {
+			continue
+		}
+		including := u.DeepCopy()
+		spec, _ := including.Object["spec"].(map[string]any)
+		spec["include"] = []any{map[string]any{"repository": map[string]any{"name": name("a3-included")}}}
+		all = append(all, request{
+			what:  "fill the disk of source-controller by GitRepositories that include each other",
+			aimed: creating(func(*Scenario) *unstructured.Unstructured { return including.DeepCopy() }),
+			own:   creating(func(*Scenario) *unstructured.Unstructured { return u.DeepCopy() }),
+		})
+	}
+	if len(all) == 0 {
+		return e.nothingThere(ctx, notInstalled, "no GitRepository of the tenant would share its disk with other tenants")
 	}
 	return requests(all...)(ctx, e)
 }

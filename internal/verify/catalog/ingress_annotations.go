@@ -27,12 +27,21 @@ func addIngressAnnotations(register func(...Attack)) {
 	} {
 		all = append(all, request{what: reach.what, aimed: creating(reach.aimed, plain), own: creating(plain)})
 	}
+	service := func(annotation string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := object("v1", "Service", e.Namespace, name("w13"), map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": int64(443)}}, "selector": map[string]any{"app": "canary"}}})
+			u.SetAnnotations(map[string]string{annotation: "# tenure-canary"})
+			return u
+		}
+	}
+	behind := service("tenure.dev/attack")
+	all = append(all, request{what: "write into the configuration of an ingress controller that others use, by a Service", aimed: creating(service("haproxy.org/backend-config-snippet"), behind), own: creating(behind)})
 	alsoByGit(register, "Ingress", snippet, Attack{
 		ID: "W13", Via: API, Owners: OwnersWithin,
-		Kinds:    []string{"Ingress"},
-		Title:    "changes the configuration of a shared ingress controller with annotations of an Ingress",
-		Controls: []string{"policy on the annotations of Ingresses"},
-		Fix:      Fix{Advice: "refuse annotations of Ingresses that write configuration, join a group, or name objects of other namespaces or addresses within the cluster with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
+		Kinds:    []string{"Ingress", "Service"},
+		Title:    "changes the configuration of a shared ingress controller with annotations of an Ingress or a Service",
+		Controls: []string{"policy on the annotations of Ingresses and Services"},
+		Fix:      Fix{Advice: "refuse annotations of Ingresses and Services that write configuration, join a group, or name objects of other namespaces or addresses within the cluster with a ValidatingAdmissionPolicy, and turn snippets off in the ingress controller"},
 		Run:      requests(all...),
 	})
 }

@@ -12,10 +12,10 @@ func addUnauthenticatedReceiver(register func(...Attack)) {
 		}
 	}
 	own := creating(receiver("generic-hmac"))
-	// The types whose senders sign nothing, by Flux's documentation of
-	// Receivers.
+	// The types whose senders sign nothing, or whose signature Flux does not compare with the token of the
+	// Receiver.
 	var all []request
-	for _, kind := range []string{"generic", "dockerhub", "quay", "acr"} {
+	for _, kind := range []string{"generic", "dockerhub", "quay", "acr", "cdevents"} {
 		all = append(all, request{what: "make a Receiver of type " + kind + ", whose callers sign nothing", aimed: creating(receiver(kind)), own: own})
 	}
 	register(Attack{
