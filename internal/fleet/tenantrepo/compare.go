@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 )
 
 // defaults maps fields that a person may have changed to flags. They may differ from the
@@ -45,7 +47,7 @@ func differences(have, want map[string]any, chosen map[string]bool) []string {
 			entries, _ := have.([]any)
 			for _, w := range want {
 				if !slices.ContainsFunc(entries, func(h any) bool { return includes(h, w) }) {
-					found = append(found, fmt.Sprintf("%s lacks %v", where, w))
+					found = append(found, fmt.Sprintf("%s lacks %s", where, inline(w)))
 				}
 			}
 		default:
@@ -60,6 +62,14 @@ func differences(have, want map[string]any, chosen map[string]bool) []string {
 	}
 	walk("", have, want)
 	return found
+}
+
+// inline returns an entry of a list as YAML on one line.
+func inline(entry any) string {
+	if fields, ok := entry.(map[string]any); ok {
+		return yamledit.Flow(fields)
+	}
+	return fmt.Sprint(entry)
 }
 
 // isPatch reports whether a path is set by an environment and not by the base.

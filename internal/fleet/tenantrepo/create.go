@@ -71,8 +71,10 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 	}
 	l, err := findLayout(s, o.TenantsDir, o.Environments)
 	if err != nil {
-		if advice := teamFileAdvice(s.FS(), o.Tenant.Name); errors.Is(err, ErrLayout) && o.TenantsDir == "" && advice != "" {
-			return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
+		if errors.Is(err, ErrLayout) && o.TenantsDir == "" {
+			if advice := layoutAdvice(s.FS(), o.Tenant.Name); advice != "" {
+				return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
+			}
 		}
 		return nil, err
 	}

@@ -78,6 +78,9 @@ func findLayout(s *workspace.Set, tenantsDir string, environments []Environment)
 // tenantsWord is the word in the name or the path of a Kustomization that applies the tenants.
 const tenantsWord = "tenants"
 
+// baseFolder is the name of the folder that holds the tenants' folders, beside the environments.
+const baseFolder = "base"
+
 // chooseSync finds the Kustomization that applies an environment's tenants: it
 // has to do with tenants, and with the environment, by its path or its file.
 func chooseSync(syncs []sync, env string) (*sync, error) {
@@ -132,7 +135,7 @@ func applying(syncs []sync, dir string) *sync {
 // or the folder base beside the overlays.
 func findBase(s *workspace.Set, tenantsDir string, overlays []overlay, syncs []sync) (string, error) {
 	if tenantsDir != "" {
-		return path.Join(tenantsDir, "base"), nil
+		return path.Join(tenantsDir, baseFolder), nil
 	}
 	parents := map[string]bool{}
 	for _, o := range overlays {
@@ -148,12 +151,12 @@ func findBase(s *workspace.Set, tenantsDir string, overlays []overlay, syncs []s
 	}
 	if len(parents) == 0 {
 		for _, o := range overlays {
-			parents[path.Join(path.Dir(o.dir), "base")] = true
+			parents[path.Join(path.Dir(o.dir), baseFolder)] = true
 		}
 	}
 	found := slices.Sorted(maps.Keys(parents))
 	if len(found) > 1 {
-		named := slices.DeleteFunc(slices.Clone(found), func(dir string) bool { return path.Base(dir) != "base" })
+		named := slices.DeleteFunc(slices.Clone(found), func(dir string) bool { return path.Base(dir) != baseFolder })
 		if len(named) == 1 {
 			found = named
 		}

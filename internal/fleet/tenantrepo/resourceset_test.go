@@ -112,6 +112,7 @@ func TestTeamFileAdvice(t *testing.T) {
 		"the root is in another namespace": {map[string]string{"clusters/prod/config.yaml": sync + "spec: {path: ./clusters/prod}\n"}, nil},
 		"the platform's own repository":    {map[string]string{"apps/red/ks.yaml": sync + "spec: {sourceRef: {kind: GitRepository, name: flux-system, namespace: flux-system}}\n"}, nil},
 		"the same with an account":         {map[string]string{"teams/red.yaml": sync + "spec: {serviceAccountName: red, sourceRef: {kind: GitRepository, name: flux-system, namespace: flux-system}}\n"}, []string{"teams/green.yaml"}},
+		"in a base folder":                 {map[string]string{"teams/base/red/sync.yaml": sync, "teams/staging/kustomization.yaml": "resources: [../base/red]\n"}, nil},
 		"the platform alone":               {map[string]string{"clusters/prod/infra.yaml": strings.ReplaceAll(sync, "red", "flux-system")}, nil},
 	} {
 		files := fstest.MapFS{}
@@ -126,6 +127,24 @@ func TestTeamFileAdvice(t *testing.T) {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s: %q is missing in %q", reason, part, got)
 			}
+		}
+	}
+}
+
+// TestLayoutAdvice checks the advice for a fleet whose environments were not found.
+func TestLayoutAdvice(t *testing.T) {
+	t.Parallel()
+	const sync = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: apps, namespace: red}\n"
+	for reason, tc := range map[string]struct{ file, want string }{
+		"the folder of the tenants has another name": {"teams/base/red/sync.yaml", "no Flux Kustomization with the name or the folder tenants applies an environment's tenants, and the teams' objects are in teams/base: add --tenants teams"},
+		"the same, deeper in the fleet":              {"deploy/teams/base/red/sync.yaml", "--tenants deploy/teams"},
+		"the error of the layout is better":          {"tenants/base/red/sync.yaml", ""},
+		"a file for each team":                       {"teams/red.yaml", "copy it to teams/green.yaml"},
+		"no team":                                    {"README.md", ""},
+	} {
+		got := layoutAdvice(fstest.MapFS{tc.file: &fstest.MapFile{Data: []byte(sync)}}, "green")
+		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// teamFileAdvice returns how to add a tenant to a fleet that keeps the objects of each team in a file or
-// folder of its own, as one repository for all teams does. It returns "" if there is no such file.
-func teamFileAdvice(fleet fs.FS, tenant string) string {
+// teamFiles returns the files with the syncs of teams, sorted. It returns none if it cannot read the fleet:
+// the error of the layout is reported in any case.
+func teamFiles(fleet fs.FS) []string {
 	var files []string
 	err := eachFile(fleet, ".", func(name string, content []byte) error {
 		if bytes.Contains(content, []byte(fluxGroup)) && slices.ContainsFunc(documents(content), func(doc []byte) bool { return isTeamSync(name, doc) }) {
@@ -22,10 +22,47 @@ func teamFileAdvice(fleet fs.FS, tenant string) string {
 		}
 		return nil
 	})
-	if err != nil || len(files) == 0 {
-		return "" // the error of the layout is reported in any case
+	if err != nil {
+		return nil
 	}
 	slices.Sort(files)
+	return files
+}
+
+// layoutAdvice returns what to do in a fleet whose environments were not found. It returns "" if
+// the error of the layout says it.
+func layoutAdvice(fleet fs.FS, tenant string) string {
+	switch dir := baseParent(teamFiles(fleet)); path.Base(dir) {
+	case ".":
+		return teamFileAdvice(fleet, tenant)
+	case tenantsWord:
+		return ""
+	default:
+		return fmt.Sprintf("no Flux Kustomization with the name or the folder %s applies an environment's tenants, and the teams' objects are in %s: add --tenants %s", tenantsWord, path.Join(dir, baseFolder), dir)
+	}
+}
+
+// baseParent returns the folder that holds base and the environments, as teams for the file
+// teams/base/red/sync.yaml. It returns "" if the first file is in no such folder.
+func baseParent(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	base := path.Dir(path.Dir(files[0]))
+	if path.Base(base) != baseFolder || path.Dir(base) == "." {
+		return ""
+	}
+	return path.Dir(base)
+}
+
+// teamFileAdvice returns how to add a tenant to a fleet that keeps the objects of each team in a file or
+// folder of its own, as one repository for all teams does. It returns "" if there is no such file, and
+// for files in a base folder, which the environments include.
+func teamFileAdvice(fleet fs.FS, tenant string) string {
+	files := teamFiles(fleet)
+	if len(files) == 0 || baseParent(files) != "" {
+		return ""
+	}
 	like := files[0]
 	dir, other := path.Dir(like), path.Join(path.Dir(like), tenant+".yaml")
 	if slices.ContainsFunc(files, func(name string) bool { return path.Dir(name) != dir && path.Dir(path.Dir(name)) == path.Dir(dir) }) {
