@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, err
 }
 
-// reconcile runs the steps in order. Each step adds its results to the found state.
+// reconcile runs the steps in order. Each step adds its results to the reconcileState.
 func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
 	if !tenant.DeletionTimestamp.IsZero() {
 		return r.offboard(ctx, tenant)
