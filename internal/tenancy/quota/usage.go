@@ -1,5 +1,5 @@
 // Package quota computes how much of a ResourceQuota a request uses, as the API server's
-// own ResourceQuota plugin does. It decides no requests: it tells Tenure how much of a
+// own ResourceQuota plugin does. It decides no requests: it computes how much of a
 // tenant's quota must be in a namespace before the plugin checks the request.
 package quota
 
