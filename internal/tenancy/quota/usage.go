@@ -24,7 +24,7 @@ type Demand struct {
 	pod *corev1.Pod
 }
 
-// Of returns the demand of a request. It is empty for a request that no quota counts.
+// Of returns the demand of a request. It is empty for a request that no quota counts. Of returns an error if it cannot decode the objects of the request.
 func Of(request *admissionv1.AdmissionRequest) (Demand, error) {
 	switch {
 	case request.Resource.Group != "" || request.SubResource != "" && request.Resource.Resource != "pods":
