@@ -77,7 +77,7 @@ func listedTenureRows() []Row {
 		singleControl(rule("sources"), "I19-api", "S9-api"),
 		singleControl(rule("claims"), "W6-api", "W6-git"),
 		singleControl(rule("workloads"), "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"),
-		// Nothing but Pod Security looks at probes, which W11 tries through the API.
+		// Only Pod Security checks probes, which W11 tries through the API.
 		singleControl(withoutManager(podSecurity()), "W3-api", "W3-git", "W11-api"),
 		{Controls: []Control{withoutManager(podSecurity()), rule("workloads")}, Attacks: []string{"W11-git"}, Also: []string{"W3-api", "W3-git", "W11-api", "W6-api", "W7-api", "W7-git", "W10-api", "W10-git"}},
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}, Also: []string{"W12-api", "W12-git"}},
