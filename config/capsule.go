@@ -38,7 +38,7 @@ func CapsuleCRDs() []byte {
 // server enforces. Multi-document YAML.
 func CapsulePolicies() []byte { return []byte(capsulePolicies + "---\n" + capsuleTenantRules) }
 
-// CapsuleRoles are the roles of the optional component: those that Capsule's
-// owners have by default, and what `tenure-server manager --capsule` needs beside
-// [Manager], and `tenure-server proxy --capsule` beside [Proxy]. Multi-document YAML.
+// CapsuleRoles are the roles of the optional component: the roles that Capsule's owners have by
+// default, and the additional roles of `tenure-server manager --capsule` and `tenure-server proxy
+// --capsule`: see [Manager] and [Proxy]. Multi-document YAML.
 func CapsuleRoles() []byte { return []byte(capsuleRights) }

@@ -106,7 +106,7 @@ func Shards() []byte { return []byte(shards) }
 // tenant's default. They need Kubernetes 1.36. Multi-document YAML.
 func Defaults() []byte { return []byte(defaults) }
 
-// Roles are what tenants, and people who look at Flux's objects, may do.
+// Roles are the ClusterRoles of tenants, and of people who may read Flux's objects.
 // Multi-document YAML.
 func Roles() []byte { return []byte(roles) }
 
@@ -125,9 +125,9 @@ func Proxy() []byte { return []byte(proxyRights + "---\n" + proxyDeployment) }
 // CronJob. It needs [CRDs]. Multi-document YAML.
 func Check() []byte { return []byte(checkRights + "---\n" + checkJob) }
 
-// ProxyVolumes is the rule by which PersistentVolumes are known to the proxy as a
-// tenant's. It needs MutatingAdmissionPolicies, which are on by default from
-// Kubernetes 1.36. Multi-document YAML.
+// ProxyVolumes is the policy that labels PersistentVolumes, so that the proxy can find those of a
+// tenant. It needs MutatingAdmissionPolicies, which are on by default from Kubernetes 1.36.
+// Multi-document YAML.
 func ProxyVolumes() []byte { return []byte(proxyVolumes) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
@@ -138,15 +138,15 @@ func ProxyVolumes() []byte { return []byte(proxyVolumes) }
 // The images' tags are the versions that cluster/flux builds.
 func FluxComponents() []byte { return []byte(fluxComponents) }
 
-// FluxImageComponents is what `--components-extra` adds to [FluxComponents] for
-// image-reflector- and image-automation-controller: CRDs, service accounts and
+// FluxImageComponents are the objects that `--components-extra` adds to [FluxComponents] for
+// image-reflector-controller and image-automation-controller: CRDs, service accounts and
 // Deployments. Multi-document YAML.
 func FluxImageComponents() []byte { return []byte(fluxImageComponents) }
 
 // FluxSourceWatcherCRDs is the CRD of ArtifactGenerator.
 func FluxSourceWatcherCRDs() []byte { return []byte(fluxSourceWatcherCRDs) }
 
-// FluxSourceWatcher is what `--components-extra` adds to [FluxArtifactComponents] for
+// FluxSourceWatcher are the objects that `--components-extra` adds to [FluxArtifactComponents] for
 // source-watcher: CRD, service account, Service and Deployment. The controller is not among the
 // programs that Tenure can build: on the local cluster, a stand-in runs instead. Multi-document
 // YAML.

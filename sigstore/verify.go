@@ -26,8 +26,8 @@ type request struct {
 	Issuer   string `json:"issuer"`
 	Identity string `json:"identity"`
 
-	// Bundle is a Sigstore bundle. Without it the signature is as cosign 2
-	// leaves it: what was signed, the certificate in PEM, and what the log said.
+	// Bundle is a Sigstore bundle. Without it, the other fields hold the signature in the form of
+	// cosign 2: the signed payload, the certificate in PEM, and the entry of the transparency log.
 	Bundle      []byte `json:"bundle,omitempty"`
 	Payload     []byte `json:"payload,omitempty"`
 	Signature   []byte `json:"signature,omitempty"`
@@ -35,7 +35,7 @@ type request struct {
 	Log         string `json:"log,omitempty"`
 }
 
-// statement is what was signed.
+// statement is the signed content.
 type statement struct {
 	Payload []byte `json:"payload"`
 	InToto  bool   `json:"inToto"`
@@ -43,8 +43,8 @@ type statement struct {
 	Source string `json:"source"`
 }
 
-// witnesses is how many of Sigstore's logs and clocks have to know of a signature.
-// One of each is what there is.
+// witnesses is the number of Sigstore's logs and clocks that must confirm a signature. Sigstore
+// runs one of each.
 const witnesses = 1
 
 func verifyRequest(r request) (*statement, error) {

@@ -21,7 +21,7 @@ type ClusterResource struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!self.exists(g, g == '*')",message="name the API groups: with * what is installed tomorrow would be shown, too"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(g, g == '*')",message="name the API groups: * would also show kinds that are installed later"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(g, g == 'rbac.authorization.k8s.io')",message="who has which rights is not shown"
 	APIGroups []string `json:"apiGroups"`
 	// resources are the plural names of cluster-scoped kinds, such as nodes. Namespaces and

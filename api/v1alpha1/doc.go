@@ -30,14 +30,14 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Labels of a namespace that make it a tenant's. Their values name the tenant.
-// Only a platform admin may set, change or remove them.
+// Labels that assign a namespace to a tenant. Their values name the tenant. Only a platform admin
+// may set, change or remove them.
 const (
-	// LabelTenant is ours.
+	// LabelTenant is the label of Tenure.
 	LabelTenant = "tenure.dev/tenant"
-	// LabelFluxTenant is what `flux create tenant` writes.
+	// LabelFluxTenant is the label that `flux create tenant` writes.
 	LabelFluxTenant = "toolkit.fluxcd.io/tenant"
-	// LabelCapsuleTenant is what Capsule writes.
+	// LabelCapsuleTenant is the label that Capsule writes.
 	LabelCapsuleTenant = "capsule.clastix.io/tenant"
 )
 
@@ -46,8 +46,8 @@ const (
 // Capsule's command line writes this label.
 const LabelCapsuleCordoned = "projectcapsule.dev/cordoned"
 
-// LabelParameters is set on a tenant's namespace, to any value, when its
-// TenantParameters are there: from then on they hold instead of the profile. With the value
+// LabelParameters is set on a tenant's namespace, to any value, when its TenantParameters exist:
+// from then on the policies read them instead of the profile. With the value
 // [ParametersWithoutDefaults], objects in the namespace get no defaults, and the API server leaves out
 // the policy that sets them.
 const (
@@ -64,25 +64,25 @@ const (
 	MadeByOwner = "owner"
 )
 
-// LabelShard is Flux's label for a shard. On a namespace of a tenant's it says which
-// controllers work on the Flux objects in it: those that run for the shard of that
-// name. Only a platform admin may set, change or remove it there.
+// LabelShard is Flux's label for a shard. On a namespace of a tenant, it names the shard whose
+// controllers reconcile the Flux objects in the namespace. Only a platform admin may set, change or
+// remove it there.
 const LabelShard = "sharding.fluxcd.io/key"
 
-// The mark of a namespace of the platform's whose images are pinned.
+// The label and the annotation of a namespace of the platform whose images are pinned.
 const (
 	// LabelImages, with any value, marks a namespace in which Pods may use only the
 	// images in the TenancyProfile's platformImages and in the annotation.
 	LabelImages = "tenure.dev/images"
-	// AnnotationImages lists images as platformImages does, one a line. It is on
-	// the namespace, so that it is applied together with what runs there, and
-	// before it.
+	// AnnotationImages lists images in the format of platformImages, one per line. It is on the
+	// namespace, so that Flux applies it together with the workloads of the namespace, and before
+	// them.
 	AnnotationImages = "tenure.dev/images"
 )
 
 // The names that the API server's policies look for.
 const (
-	// ProfileName is the name of the only TenancyProfile that counts.
+	// ProfileName is the name of the only TenancyProfile that Tenure reads.
 	ProfileName = "default"
 	// ParametersName is the name of the TenantParameters of a namespace.
 	ParametersName = "tenure"

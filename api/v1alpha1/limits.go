@@ -12,7 +12,7 @@ import (
 // Quantities are amounts of resources by name, as in a ResourceQuota: 0 or more.
 //
 // +kubebuilder:validation:MaxProperties=64
-// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : self[r] < '-' || self[r] >= '.')",message="an amount is 0 or more: a negative one allows nothing, and 0 says that"
+// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : self[r] < '-' || self[r] >= '.')",message="an amount is 0 or more: a negative amount would allow nothing, so write 0"
 type Quantities map[corev1.ResourceName]resource.Quantity
 
 // TenantQuota limits what a tenant may use.

@@ -126,8 +126,8 @@ type TenancyProfileSpec struct {
 type CapsuleCompatibility struct {
 	// replication says with whose rights the manager applies the objects of a
 	// TenantResource. With Namespace, the default, it applies them as one account of the
-	// TenantResource's namespace, which needs rights in the tenant's other namespaces, and
-	// which the tenant must be allowed to be applied as. With Tenant, it applies them in each
+	// TenantResource's namespace. This account needs rights in the tenant's other namespaces,
+	// and must be one as which Flux may apply the tenant's objects. With Tenant, it applies them in each
 	// of the tenant's namespaces as the account with the tenant's name there, or as any account
 	// of its own namespace that the TenantResource names: then whoever may write
 	// TenantResources in one namespace of a tenant has the rights of these accounts in all

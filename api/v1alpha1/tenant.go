@@ -148,7 +148,7 @@ type TenantSpec struct {
 
 // Owner is a user, group or service account that owns a tenant.
 //
-// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and a User or a Group has none"
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('system:')",message="names that begin with system: are Kubernetes' own; a service account is given with kind ServiceAccount, its namespace and its name"
 type Owner struct {
 	// kind is User, Group or ServiceAccount.

@@ -1,4 +1,4 @@
-// Tenure-server is what runs of Tenure inside a cluster. See
+// Tenure-server contains the programs of Tenure that run inside a cluster. See
 // `tenure-server --help`.
 package main
 

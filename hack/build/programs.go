@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// program is one program that this repository builds.
+// program describes a program that this repository builds.
 type program struct {
 	name    string
 	module  string   // folder of the module, relative to the root

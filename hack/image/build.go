@@ -16,7 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// maxSize is the bound of an image for one architecture, compressed, in bytes.
+// maxSize is the maximum compressed size of an image for one architecture, in bytes.
 const maxSize = 30_000_000
 
 // stopTimeout is the time between an interrupt of the go command and SIGKILL.

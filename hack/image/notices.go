@@ -90,8 +90,8 @@ func (s *source) notices(ctx context.Context, programs []linked) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// addNotices adds the texts of all modules that are linked on a system, and says of each module
-// whether it has a known kind of licence.
+// addNotices adds the licence texts of all modules that are linked on a system, and records for
+// each module whether its kind of licence is known.
 func (s *source) addNotices(ctx context.Context, l linked, on string, texts map[string][]string, licensed map[string]string) error {
 	args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}"}, l.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/net/html"
 )
 
-// page is what a page links to, and what links to it can name.
+// page holds the links of a page, and the anchors that links to the page can name.
 type page struct {
 	links   []string // href of a, and all that the browser loads
 	loads   []string // what the browser loads by itself: scripts, styles, images, frames
 	anchors map[string]bool
 }
 
-// check returns the links of the site's pages that lead nowhere, and what its pages load from
-// other hosts. root is the path of the site's address, which ends with a slash. Links to other
-// hosts are not followed.
+// check returns the broken links of the site's pages, and the files that its pages load from other
+// hosts. root is the path of the site's address, which ends with a slash. Links to other hosts are
+// not followed.
 func check(site fs.FS, root string) ([]string, error) {
 	pages := map[string]*page{}
 	var problems []string
@@ -77,7 +77,7 @@ func loadedByStyle(style string) []string {
 	return addresses
 }
 
-// follow returns why a link of the page with the name leads nowhere, or "".
+// follow returns the reason why a link of the named page is broken, or "".
 func follow(site fs.FS, pages map[string]*page, root, name, link string) string {
 	u, err := url.Parse(link)
 	if err != nil {

@@ -124,7 +124,7 @@ func (s *site) generate(ctx context.Context, root *url.URL) error {
 	return nil
 }
 
-// mount tells Hugo that a folder or file of the source is to be found at target.
+// mount makes Hugo read a folder or file of the source at the path target.
 type mount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`

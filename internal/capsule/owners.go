@@ -78,7 +78,7 @@ func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
 	if older, ok := t.tenant.Annotations[key]; ok {
 		names := list(older)
 		if !slices.Equal(given, defaultRoles()) && !slices.Equal(given, names) {
-			t.note(Refused, "metadata.annotations["+key+"]", "says other roles than %s.clusterRoles: remove one of them", field)
+			t.note(Refused, "metadata.annotations["+key+"]", "names other roles than %s.clusterRoles: remove one of them", field)
 		}
 		given = names
 	}

@@ -97,13 +97,13 @@ func (s *Shown) add(field string, resources []v1beta1.ClusterResource, subjects 
 		selector, err := selectorOf(r.Selector)
 		switch {
 		case slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*"):
-			s.note(at, "the kinds have to be named: with * what is installed tomorrow would be shown, too")
+			s.note(at, "name the kinds: * would also show kinds that are installed later")
 			continue
 		case slices.ContainsFunc(r.Resources, func(name string) bool { return strings.Contains(name, "/") }):
 			s.note(at+".resources", "parts of objects are not shown")
 			continue
 		case slices.Contains(r.APIGroups, rbacv1.GroupName):
-			s.note(at+".apiGroups", "who has which rights is not shown")
+			s.note(at+".apiGroups", "the proxy does not show RBAC objects")
 			continue
 		case err != nil:
 			s.note(at+".selector", "%v", err)

@@ -23,7 +23,7 @@ const (
 var (
 	// ErrNotPattern is wrapped by errors about regular expressions that no list of patterns is
 	// equivalent to.
-	ErrNotPattern = errors.New("it cannot be said with patterns in which * stands for any characters, so it is not enforced")
+	ErrNotPattern = errors.New("patterns in which * stands for any characters cannot express it, so it is not enforced")
 	// ErrNotRegex is wrapped by errors about invalid regular expressions.
 	ErrNotRegex = errors.New("it is not a regular expression")
 )
@@ -110,7 +110,7 @@ func expand(re *syntax.Regexp) ([]string, bool) {
 	case syntax.OpEndText:
 		return []string{end}, true
 	case syntax.OpStar:
-		// Names have one line, so both operators match the same.
+		// A name is a single line, so both operators match the same texts.
 		ok := re.Sub[0].Op == syntax.OpAnyChar || re.Sub[0].Op == syntax.OpAnyCharNotNL
 		return []string{anything}, ok
 	case syntax.OpCapture:

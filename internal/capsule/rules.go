@@ -466,7 +466,7 @@ func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // Rules returns the rules of a Tenant that hold in a namespace, as Capsule's RuleStatus has them:
 // in the order of the Tenant, without what selects namespaces or gives rights, and with templates
-// filled in. Templates read the metadata of the Tenant and of the namespace.
+// filled in. Templates read the metadata of the Tenant and of the namespace. It returns an error that names the rule if a rule, its selector or its template is not valid.
 func Rules(tenant *v1beta2.Tenant, namespace *metav1.ObjectMeta) ([]v1beta2.Unknown, error) {
 	var all []v1beta2.Unknown
 	data := map[string]any{"tenant": templateData(&tenant.ObjectMeta), "namespace": templateData(namespace)}

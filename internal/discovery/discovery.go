@@ -133,7 +133,7 @@ func (t Tenant) HasClusterAdmin() bool {
 // manifests in it that are not the platform's: from another repository, under an account
 // without cluster-admin, or by an object that the platform did not apply. The platform's
 // namespaces are the namespaces of Flux and of the root, the namespaces that Kubernetes creates,
-// and the namespaces that the choice selects as the platform's.
+// and the namespaces that the choice selects as the platform's. Discover returns an error if it cannot read the objects of the cluster, or if the choice contradicts itself or selects the root's namespace for a tenant.
 func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, error) {
 	d := discovery{choice: choice, tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
 	if err := d.read(ctx, c); err != nil {

@@ -64,7 +64,7 @@ func (d *discovery) assignHolders() {
 		for _, o := range d.people(t) {
 			d.addHolder(t, Holder{Owner: o}, o.subject)
 		}
-		// A single holder is compared with nobody.
+		// A single holder needs no shape, because there is no other holder to compare it with.
 		for i := range t.Holders {
 			if len(t.Holders) > 1 {
 				d.locate(t, &t.Holders[i])
@@ -134,9 +134,9 @@ func (d *discovery) accountOfPlatform(a corev1.ServiceAccount) bool {
 	return d.adminBinding(account) != "" || charts > 0 && others == 0
 }
 
-// people returns the users and groups that the platform bound in namespaces of the tenant and in no other
-// namespace. Those who also work elsewhere, or have cluster-admin, are the platform's people. Kubernetes'
-// own users and groups are nobody's.
+// people returns the users and groups that the platform bound in namespaces of the tenant and in no
+// other namespace. Those who also work elsewhere, or have cluster-admin, are the platform's people.
+// Kubernetes' own users and groups belong to no tenant.
 func (d *discovery) people(t *Tenant) []Owner {
 	var found, elsewhere []Owner
 	for _, g := range d.grants {

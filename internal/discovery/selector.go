@@ -39,10 +39,10 @@ const selectorForms = "namespace=NAME, label=KEY, label=KEY=VALUE or source=ADDR
 // ErrSelector reports a text that is not a selector.
 var ErrSelector = errors.New("is no selector of namespaces")
 
-// ParseSelector parses a selector: namespace=NAME selects by the name of a namespace,
-// label=KEY and label=KEY=VALUE by a label, source=ADDRESS by the address of a source from
-// which Flux delivers in the namespace. In NAME, VALUE and ADDRESS, * stands for any
-// characters.
+// ParseSelector parses a selector: namespace=NAME selects by the name of a namespace, label=KEY and
+// label=KEY=VALUE by a label, source=ADDRESS by the address of a source from which Flux delivers in
+// the namespace. In NAME, VALUE and ADDRESS, * stands for any characters. It returns [ErrSelector]
+// for any other text.
 func ParseSelector(text string) (Selector, error) {
 	by, pattern, _ := strings.Cut(text, "=")
 	glob := pattern
@@ -85,7 +85,7 @@ func (s Selector) selects(ns corev1.Namespace, addresses []string) bool {
 	return false
 }
 
-// NewChoice returns the choice with the parsed selectors.
+// NewChoice returns the choice with the parsed selectors, or [ErrSelector] if a text is not a selector.
 func NewChoice(tenants, platform []string) (Choice, error) {
 	var c Choice
 	for _, list := range []struct {

@@ -31,8 +31,8 @@ const (
 	// server compiles a policy within the request, which may take 34 s; on a busy machine many
 	// policies at a time take longer.
 	policyConcurrency = 2
-	// applyAttempts is how often an object is applied if the API server says each time that it
-	// did not complete the request in time.
+	// applyAttempts is the maximum number of attempts to apply an object while the API server
+	// answers that it did not complete the request in time.
 	applyAttempts = 3
 	// retryPause is the interval of polling for short waits: until a CRD is established, or
 	// the API server serves a kind.
@@ -136,7 +136,7 @@ func applyStage(ctx context.Context, c client.Client, objects []*unstructured.Un
 	return group.Wait()
 }
 
-// applyObject applies an object, again if the API server had too little time for it.
+// applyObject applies an object, and tries again if the request timed out at the API server.
 func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
 	err := applyServed(ctx, c, obj)
 	for attempt := 1; attempt < applyAttempts && apierrors.IsTimeout(err); attempt++ {

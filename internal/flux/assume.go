@@ -41,9 +41,8 @@ const (
 // whether the policy is in effect.
 var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
 
-// assumableKinds are those with spec.suspend and a condition Ready for which
-// others wait.
-// The two of flux-operator have the annotation [reconcileAnnotation] instead.
+// assumableKinds are the kinds with spec.suspend and a condition Ready that other objects wait for.
+// The two kinds of flux-operator have the annotation [reconcileAnnotation] instead of spec.suspend.
 var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ImageRepository, ImagePolicy, ImageUpdateAutomation, ResourceSet, ResourceSetInputProvider}
 
 // anything stands for every namespace or every name in a reference.
@@ -286,7 +285,7 @@ func namesObject(refs []Ref, object Ref) bool {
 	return slices.ContainsFunc(refs, func(ref Ref) bool { return ref.Matches(object) })
 }
 
-// release resumes what an earlier run assumed and this one does not.
+// release resumes the objects that an earlier run assumed to be ready and that this run does not.
 func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error {
 	for _, row := range rows {
 		if !row.Suspended || row.Message != AssumedMessage || namesObject(refs, row.Ref()) {

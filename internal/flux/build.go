@@ -49,7 +49,7 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 
 // BuildFolder builds the folder dir as a Kustomization of Flux does: its kustomization file or,
 // without one, everything in it but links. It puts the objects into targetNamespace, if that is
-// not empty. See [Build] for root.
+// not empty. See [Build] for root. It returns an error if the folder does not build, or if one of its files cannot be read or parsed.
 func BuildFolder(root, dir, targetNamespace string) ([]*unstructured.Unstructured, error) {
 	if _, _, err := KustomizationFile(os.DirFS(dir), "."); err == nil {
 		objects, err := Build(root, dir)
@@ -90,9 +90,9 @@ func moved(objects []*unstructured.Unstructured, namespace string) []*unstructur
 	return objects
 }
 
-// build does what SecureBuild of fluxcd/pkg/kustomize does, with one difference: the
-// schema of Kubernetes' kinds, which takes longer to read than most folders take to be
-// built, is kept from one build to the next, unless a kustomization brought its own.
+// build builds a folder as SecureBuild of fluxcd/pkg/kustomize does, with one difference: it keeps
+// the schema of Kubernetes' kinds from one build to the next, unless a kustomization has its own
+// schema. Reading the schema takes longer than building most folders.
 func build(root, dir string) (_ resmap.ResMap, err error) {
 	files, err := filesys.MakeFsOnDiskSecure(root)
 	if err != nil {

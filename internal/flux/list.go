@@ -16,7 +16,7 @@ import (
 // or the controller that the kind belongs to, is not installed.
 var ErrNotInstalled = errors.New("the cluster does not have this kind: is flux installed?")
 
-// Selection says which objects are meant.
+// Selection selects objects.
 type Selection struct {
 	// Kinds to look at; none means [AllKinds].
 	Kinds []Kind
@@ -43,9 +43,9 @@ func (s Selection) options() []client.ListOption {
 	return opts
 }
 
-// List returns the rows of the selected objects, sorted. When one kind alone is
-// selected and the cluster does not have it, the error is [ErrNotInstalled];
-// among several kinds such a one has no rows.
+// List returns the rows of the selected objects, sorted. If one kind alone is selected and the
+// cluster does not serve it, the error is [ErrNotInstalled]. If several kinds are selected, a kind
+// that the cluster does not serve has no rows.
 func List(ctx context.Context, c client.Reader, selection Selection) ([]Row, error) {
 	var rows []Row
 	for _, kind := range selection.kinds() {

@@ -169,9 +169,10 @@ const FetchedBases = ".remote"
 // or "" if it cannot be had.
 type FetchBase func(base RemoteBase, dir string) (path string, err error)
 
-// FetchBases puts copies into [FetchedBases] of root in the place of the remote bases of the folder dir,
-// and of their remote bases. [Build] reports those that fetch cannot get. It changes the kustomizations
-// below root.
+// FetchBases puts copies into [FetchedBases] of root in the place of the remote bases of the folder
+// dir, and of their remote bases. [Build] reports those that fetch cannot get. FetchBases changes
+// the kustomizations below root. It returns the error of fetch, or an error of reading or writing
+// the files.
 func FetchBases(root, dir string, fetch FetchBase) error {
 	copies := filepath.Join(root, FetchedBases)
 	for range remoteDepth {

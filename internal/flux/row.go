@@ -61,7 +61,7 @@ func (s State) String() string {
 	return [...]string{"working", "blocked", "ready", "failed", "suspended"}[s]
 }
 
-// Row is one object as the tables of `flux get` show it.
+// Row is the state of one object, with the columns of the tables of `flux get`.
 type Row struct {
 	Namespace string
 	Kind      Kind
@@ -93,13 +93,14 @@ type Row struct {
 	checks bool
 	// owner is the object of flux-operator or the HelmRelease that applied this one.
 	owner Ref
-	// waits is set for an object of flux-operator that waits for the health of what it applies, and
-	// for a HelmRelease that does so now. The status does not name the objects before it has seen their
-	// health, and that of flux-operator's does not say when it waits.
+	// waits is set for an object of flux-operator that is configured to wait for the health of the
+	// objects that it applies, and for a HelmRelease that waits for it now. The status names these
+	// objects only when their health is known, and the status of flux-operator's objects does not
+	// show when they wait.
 	waits bool
 	// checked are the objects of other kinds than Flux's whose health a Kustomization checks now.
 	checked []checkedObject
-	// unhealthy is set in the rows of [Unhealthy], and missing in those for objects that do not exist.
+	// unhealthy is set in the rows of [Unhealthy]. missing is set in the rows of these for objects that do not exist.
 	unhealthy, missing bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.

@@ -13,9 +13,8 @@ import (
 type Assessment struct {
 	// Awaited are the objects that will change by themselves, each with the awaited change.
 	Awaited []Finding
-	// Failed are the objects that will not become ready before something is
-	// changed or Flux tries again: those that say so themselves, and those
-	// that wait for such an object.
+	// Failed are the objects that will not become ready before somebody makes a change or Flux
+	// tries again: those whose status reports a failure, and those that wait for such an object.
 	Failed []Finding
 }
 
@@ -24,8 +23,9 @@ type Assessment struct {
 type Finding struct {
 	Row    Row
 	Reason string
-	// Lacks says that the object waits for one that does not exist, which a controller other than
-	// Flux's may be about to create, or checks the health of one that Flux may try again.
+	// Lacks reports that the object waits for another object that does not exist, which a
+	// controller other than Flux's may be about to create, or that it checks the health of an
+	// object that Flux may try again.
 	Lacks bool
 }
 
@@ -111,8 +111,8 @@ func (a assessor) awaitApplied(rows []Row) {
 	}
 }
 
-// judge corrects the state that an object has by itself with what can be seen
-// of the objects it needs.
+// judge returns the state of an object and the reason. It starts from the state that the object's
+// own status gives, and considers the states of the objects that it needs.
 func (a assessor) judge(row Row) (State, string) {
 	switch row.State {
 	case Working:
@@ -122,7 +122,7 @@ func (a assessor) judge(row Row) (State, string) {
 		if ok && row.attempted != "" && source.Revision != "" && row.attempted != source.Revision {
 			return Working, "has not tried revision " + source.Revision + " of its source yet"
 		}
-		return row.State, cmp.Or(row.Message, "says nothing about the reason")
+		return row.State, cmp.Or(row.Message, "its status gives no reason")
 	case Blocked:
 		var unmet []string
 		for _, need := range row.Needs {
@@ -137,7 +137,7 @@ func (a assessor) judge(row Row) (State, string) {
 			return Blocked, row.Message
 		}
 		if len(unmet) == 0 {
-			return Working, "what it waits for is ready, which it will see at its next look: " + row.Message
+			return Working, "the objects that it waits for are ready; its next reconciliation continues: " + row.Message
 		}
 		return Blocked, "waits for " + strings.Join(unmet, ", ")
 	}
@@ -175,7 +175,7 @@ func (a assessor) source(row Row) (Row, bool) {
 	return source, ok
 }
 
-// unmet says why a needed object does not serve yet, or "".
+// unmet returns the reason why a needed object is not ready for its dependents, or "".
 func (a assessor) unmet(need Ref) string {
 	row, ok := a.rows[need]
 	switch {

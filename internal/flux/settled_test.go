@@ -91,7 +91,7 @@ func TestAssess(t *testing.T) {
 		"dependency ready": {
 			reason:  "Flux looks again only after --requeue-dependency",
 			rows:    []Row{ks("infra", Ready), ks("apps", Blocked, ref(Kustomization, "infra"))},
-			awaited: map[string]string{"apps": "what it waits for is ready, which it will see at its next look: apps's message"},
+			awaited: map[string]string{"apps": "the objects that it waits for are ready; its next reconciliation continues: apps's message"},
 		},
 		"dependency ready, and an expression says no": {
 			reason: "no look of Flux changes what the expression reads",
@@ -151,7 +151,7 @@ func TestAssess(t *testing.T) {
 		"dependency of Flux in the message": {
 			reason:  "the row of such a dependency says more, and it is ready",
 			rows:    []Row{waiting("apps", "Retrying dependency check: dependency fluxcd.controlplane.io/v1/ResourceSet/flux-system/infra not ready: expression 'true'")},
-			awaited: map[string]string{"apps": "what it waits for is ready, which it will see at its next look: Retrying dependency check: dependency fluxcd.controlplane.io/v1/ResourceSet/flux-system/infra not ready: expression 'true'"},
+			awaited: map[string]string{"apps": "the objects that it waits for are ready; its next reconciliation continues: Retrying dependency check: dependency fluxcd.controlplane.io/v1/ResourceSet/flux-system/infra not ready: expression 'true'"},
 		},
 		"cycle": {
 			reason: "two that wait for each other wait for ever",

@@ -148,12 +148,12 @@ func FailsVerification(row Row) bool {
 	return verifiedKinds[row.Kind] != "" && strings.Contains(row.Message, "verif")
 }
 
-// WithoutVerification removes spec.verify from a source; see [SkipVerification].
+// WithoutVerification removes spec.verify from a source; see [SkipVerification]. It returns the error of the API server.
 func WithoutVerification(ctx context.Context, c client.Client, ref Ref) error {
 	return mergePatch(ctx, c.Patch, ref, map[string]any{"spec": map[string]any{"verify": nil}}, client.FieldOwner(unverifiedPolicy))
 }
 
-// DemandsVerification reports whether an admission policy of the cluster refers to spec.verify.
+// DemandsVerification reports whether an admission policy of the cluster refers to spec.verify. It returns an error if it cannot list the policies.
 func DemandsVerification(ctx context.Context, c client.Reader) (bool, error) {
 	policies := &admissionv1.ValidatingAdmissionPolicyList{}
 	if err := c.List(ctx, policies); err != nil {

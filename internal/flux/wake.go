@@ -9,11 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WakeDependents asks Kustomizations and HelmReleases whose dependsOn has been
-// met to look again at once. By themselves they look every 30 s
-// (--requeue-dependency), for each level of dependencies. It runs until the
-// context ends, whose cause it returns, or the server says that the user may
-// not read the objects.
+// WakeDependents requests a reconcile of Kustomizations and HelmReleases once their dependencies
+// are ready. Otherwise Flux checks the dependencies every 30 s (--requeue-dependency), for each
+// level of dependencies. WakeDependents runs until the context ends, and then returns the cause of
+// the context. It returns an error earlier if the user may not read the objects.
 func WakeDependents(ctx context.Context, c client.WithWatch) error {
 	asked := map[Ref]string{}
 	return Watch(ctx, c, Selection{Kinds: DeployKinds()}, func(rows []Row) error {

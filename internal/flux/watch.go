@@ -164,9 +164,8 @@ func (w *watcher) follow(ctx context.Context, kind Kind) error {
 	return nil
 }
 
-// stream follows the changes after a list until the server ends them, and says
-// whether there were any. A reason to end is not of interest: the next list
-// finds out the current state.
+// stream follows the changes after a list until the API server ends the watch, and reports whether
+// there were any. It ignores the reason for the end, because the next list reads the current state.
 func (w *watcher) stream(ctx context.Context, list client.ObjectList) bool {
 	opts := append(w.selection.options(), &client.ListOptions{
 		Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},

@@ -1,5 +1,5 @@
 // Package images verifies the signatures of container images, and returns the digests with which
-// they can be pinned (row F10 of the mission).
+// they can be pinned.
 //
 // It looks for signatures in the places to which cosign writes them: the tag sha256-<digest>.sig
 // (cosign 2, a "simple signing" document), and the referrers of OCI 1.1 (cosign 3, a Sigstore

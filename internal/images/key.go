@@ -78,8 +78,8 @@ func (k *Key) Verify(_ context.Context, s Signature) (Statement, error) {
 	return Statement{}, errors.New("the signature is not of the given key")
 }
 
-// Signed reports whether the signature is one of the message with the key, as `cosign sign-blob`
-// makes it.
+// Signed reports whether the signature was made for the message with the private key of this public
+// key, as `cosign sign-blob` makes it.
 func (k *Key) Signed(message, signature []byte) bool { return k.valid(message, signature) }
 
 func (k *Key) valid(message, signature []byte) bool {

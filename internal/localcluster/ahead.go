@@ -22,13 +22,13 @@ import (
 type Ahead struct {
 	// Addresses are those of sources without a folder, as --map takes them.
 	Addresses []string
-	// Secrets are NAMESPACE/NAME, without those that no manifest has because an operator makes them.
+	// Secrets are the names of Secrets, as NAMESPACE/NAME, without those that an operator creates.
 	Secrets []string
 }
 
-// Ahead reads the folders that the failed Kustomizations apply, and the folders of the Kustomizations in
-// these, from the folders at their addresses. It leaves out what the failures name. A folder that does
-// not build has nothing ahead: its Kustomization fails.
+// Ahead reads the folders that the failed Kustomizations apply, and the folders of the
+// Kustomizations in these, from the folders at their addresses. It leaves out what the failures
+// name. It skips a folder that does not build, because its Kustomization fails anyway.
 func (c *Cluster) Ahead(ctx context.Context, kube client.Reader, failures []flux.Finding) Ahead {
 	var ahead Ahead
 	objects := c.waiting(ctx, kube, failures)

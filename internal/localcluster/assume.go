@@ -103,10 +103,10 @@ func (c *Cluster) skipSignature(kube client.Client, row flux.Row, skipped []flux
 	return false, flux.WithoutVerification(c.life, kube, row.Ref())
 }
 
-// assumesSignature reports whether the cluster leaves out the signature of a source at an address, which
-// Flux could not verify: that of a mapped folder, and without a network that of any address. The
-// artifact in a mapped OCI layout can have signatures, which Flux verifies, except with the public root
-// that it cannot fetch.
+// assumesSignature reports whether the cluster lets Flux skip the signature of a source at an
+// address, because Flux could not verify it. This is so for a mapped folder and, without a network,
+// for any address. The artifact in a mapped OCI layout can have signatures, which Flux verifies,
+// unless they need Sigstore's public root and Flux cannot fetch it.
 func (c *Cluster) assumesSignature(address string, public bool) bool {
 	from, mapped := c.mapOf(address)
 	if mapped && ocihost.IsLayout(from.Dir) {

@@ -22,7 +22,7 @@ import (
 
 // Fake is a part of the fleet with an invented content.
 type Fake struct {
-	// Text says what is invented, and for which object.
+	// Text describes the invented content and the object that needs it.
 	Text string
 	// Content reports whether the invented content gets into the objects of the fleet, so that
 	// nothing about them is proven.

@@ -21,7 +21,8 @@ func (c *Cluster) skipCloudIdentities(kube client.WithWatch) error {
 	})
 }
 
-// skipCloudIdentitiesOf does so for the sources of rows, beside the skipped ones, and returns all of them.
+// skipCloudIdentitiesOf makes Flux fetch the sources of rows without the credentials of their cloud, in
+// addition to the skipped sources. It returns all skipped sources.
 func (c *Cluster) skipCloudIdentitiesOf(kube client.Client, rows []flux.Row, skipped []flux.Ref) []flux.Ref {
 	for _, row := range rows {
 		if c.settled.Load() {
@@ -50,8 +51,9 @@ func (c *Cluster) skipCloudIdentitiesOf(kube client.Client, rows []flux.Row, ski
 	return skipped
 }
 
-// servesWithoutIdentity reports whether no program here can need the credentials for an address: a folder
-// is served to everybody, and without a network nothing else answers.
+// servesWithoutIdentity reports whether the credentials for an address have no effect in this
+// cluster: the cluster serves a mapped folder to every client, and without a network no other
+// address answers.
 func (c *Cluster) servesWithoutIdentity(address string) bool {
 	_, mapped := c.mapOf(address)
 	return mapped || !c.opts.Online

@@ -246,8 +246,8 @@ func (c *Cluster) awaitKyverno(ctx context.Context) error {
 	return nil
 }
 
-// admitKyverno lets the fleet's source fetch Kyverno's manifests without their authors'
-// signature, which only the artifact that they published has.
+// admitKyverno lets the fleet's source fetch Kyverno's manifests without a signature: only the
+// artifact that Kyverno's authors published has their signature.
 func (c *Cluster) admitKyverno(ctx context.Context) error {
 	if len(c.unsigned()) == 0 {
 		return nil

@@ -19,8 +19,8 @@ const fluxOperator, fluxOperatorConfig = "flux-operator", "flux-operator-config"
 // ErrMissingProgram reports that a program of the cluster is missing.
 var ErrMissingProgram = errors.New("a program is missing")
 
-// BinDir returns the folder of the running program. The other programs are in the
-// same folder.
+// BinDir returns the folder of the running program. The other programs are in the same folder. It
+// returns an error if the system does not tell where the program is.
 func BinDir() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

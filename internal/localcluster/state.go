@@ -172,8 +172,8 @@ func (s *State) prepare() error {
 	return nil
 }
 
-// Release removes the folder and then releases its lock. The next process with the
-// lock finds no files of this cluster.
+// Release removes the folder and then releases its lock. The next process with the lock finds no
+// files of this cluster. It returns the errors of both steps.
 func (s *State) Release() error {
 	err := errors.Join(os.RemoveAll(s.Dir), os.Remove(s.lock.Name()))
 	// This succeeds for the last cluster only: for others the folder is not empty. [Stop]
@@ -257,7 +257,7 @@ func Stop(root, name string, patience time.Duration) error {
 	return fmt.Errorf("cannot stop cluster %s: process %d does not end", name, pid)
 }
 
-// Running returns the names of the running clusters under root, sorted.
+// Running returns the names of the running clusters under root, sorted. It returns an error only if root cannot be part of a pattern of files.
 func Running(root string) ([]string, error) {
 	locks, err := filepath.Glob(filepath.Join(root, "*.lock"))
 	if err != nil {

@@ -37,12 +37,12 @@ func trimForCache(object any) (any, error) {
 	return object, err
 }
 
-// maxSubjects is the maximum number of subjects of a RoleBinding of others that the cache keeps, and
-// as many as a Tenant can list.
+// maxSubjects is the maximum number of subjects that the cache keeps of a RoleBinding that the
+// manager did not create. A Tenant can list as many owners.
 const maxSubjects = 1000
 
-// dropForeign drops the fields of objects of others that the manager does not read. A tenant can
-// create objects of which a megabyte takes fifty in memory.
+// dropForeign drops fields that the manager does not read from objects that it did not create: a
+// tenant can create objects that take fifty times their size in memory.
 func dropForeign(object any) {
 	if o, ok := object.(metav1.Object); ok && o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
 		return
@@ -111,7 +111,7 @@ func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.Man
 		}
 		switch {
 		case binding && e.Manager == tenantnamespace.FieldManager:
-			// The name without its copy in each object.
+			// Use the constant, so that the objects do not keep copies of the name.
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: tenantnamespace.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: e.Time})
 		case binding:
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation, Time: e.Time})

@@ -217,7 +217,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, rules tenant.R
 	if err := addCredentials(ctx, mgr, profiles, o); err != nil {
 		return err
 	}
-	if err := addRefusals(ctx, mgr, profiles, o); err != nil {
+	if err := addFailureHandling(ctx, mgr, profiles, o); err != nil {
 		return err
 	}
 	engine := replication.NewEngine(mgr)
@@ -246,27 +246,27 @@ func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles crede
 	return kept.Setup(ctx, mgr)
 }
 
-// addRefusals adds, for Kustomizations and HelmReleases, the reconcilers that report failures
-// to tenants and that retry failures after new rights.
-func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles failureevents.Profiles, o Options) error {
+// addFailureHandling adds, for Kustomizations and HelmReleases, the reconcilers that report
+// failures to tenants and that retry objects after the rights of their account have changed.
+func addFailureHandling(ctx context.Context, mgr ctrlmanager.Manager, profiles failureevents.Profiles, o Options) error {
 	if err := failureevents.Index(ctx, mgr); err != nil {
 		return err
 	}
 	for _, kind := range []schema.GroupVersionKind{failureevents.Kustomization, failureevents.HelmRelease} {
-		refusals := &failureevents.Reconciler{
+		failures := &failureevents.Reconciler{
 			Kind: kind, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles,
 			Instance: o.Instance, Home: o.Namespace, Now: time.Now,
 		}
 		if o.EventsAddr != "" {
-			refusals.Alerts = &failureevents.Notifier{
+			failures.Alerts = &failureevents.Notifier{
 				Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
 			}
 		}
-		if err := refusals.Setup(mgr); err != nil {
+		if err := failures.Setup(mgr); err != nil {
 			return err
 		}
-		asked := &reconcileretry.Reconciler{Kind: kind, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Now: time.Now}
-		if err := asked.Setup(mgr); err != nil {
+		retries := &reconcileretry.Reconciler{Kind: kind, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Now: time.Now}
+		if err := retries.Setup(mgr); err != nil {
 			return err
 		}
 	}
@@ -299,9 +299,9 @@ func ruleNames() []string {
 	return names
 }
 
-// addHealth adds the health checks: /healthz reports that the process runs, /readyz that the
-// cache has synced, that the rules' kinds are found, and that the API server enforces the rules. Before
-// that, the manager cannot reconcile or take over the lease, or tenants must not come.
+// addHealth adds the health checks. /healthz reports that the process runs. /readyz reports that
+// the cache has synced, so that the manager can reconcile or take over the lease, and that the API
+// server has found the kinds of the rules and enforces the rules, so that tenants may be admitted.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager, rules *rulesEnforced, namespace string) error {
 	// These informers start now, so that a replica that waits for the lease syncs its cache.
 	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}

@@ -302,7 +302,7 @@ func TestProfile(t *testing.T) {
 	status("InForce", governedOf(1))
 
 	merge(t, admin, profile, `{"spec":{"breakGlass":["system:authenticated"],"tenants":{"bounds":{"minInterval":"50s"}}}}`)
-	status("Invalid", "spec.breakGlass holds system:authenticated")
+	status("Invalid", "spec.breakGlass contains system:authenticated")
 	create(t, admin, namespace("meanwhile", v1alpha1.LabelTenant, "meanwhile"))
 	interval(45 * time.Second)
 

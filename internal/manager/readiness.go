@@ -27,15 +27,15 @@ const lastPolicy = "tenure-enforced"
 // errNotEnforced is returned by the readiness check while the API server does not enforce the rules.
 var errNotEnforced = errors.New("the API server does not enforce the rules yet: it admits Lease " + lastPolicy + ", which the policy of this name refuses; if this stays so, apply all manifests of the manager")
 
-// rulesEnforced knows whether the API server enforces the rules: the reconciler of Tenants and the
-// readiness wait for it. The API server reads new policies at intervals, and compiles them, which takes
-// seconds on a busy machine: until then it admits what they forbid.
+// rulesEnforced finds out whether the API server enforces the rules. The reconciler of Tenants and
+// the readiness check wait for that: the API server reads new policies at intervals and compiles
+// them, which takes seconds on a busy machine, and until then admits requests that they forbid.
 type rulesEnforced struct {
 	kube client.Client
 	// namespace is the manager's own.
 	namespace string
-	// proven is set when the API server has refused the Lease once. It has the rules from then on, also
-	// after its own restart: it answers nobody before it has read the policies.
+	// proven is set when the API server has refused the Lease once. From then on the API server
+	// has the rules, also after a restart: it answers no request before it has read the policies.
 	proven atomic.Bool
 }
 
@@ -86,9 +86,10 @@ type parametersFound struct {
 }
 
 // check returns [errParametersNotFound] if the API server refuses [probe] for this reason. It asks
-// until the API server enforces the rules and has found the kind: before, the rules may be installed
-// after the manager. An API server that does not answer is an error only before its first answer: later
-// it is no reason to take the webhooks from the owners.
+// until the API server enforces the rules and has found the kind, because the rules may be
+// installed after the manager. If the API server does not answer, check returns an error only
+// before the first answer: later, an error would take this Pod, and with it the webhooks, out of
+// the Service.
 func (p *parametersFound) check(request *http.Request) error {
 	if p.found.Load() {
 		return nil
@@ -112,10 +113,10 @@ func (p *parametersFound) check(request *http.Request) error {
 	return nil
 }
 
-// probe returns an object that the manager has the right to create, and that the policy
-// tenure-manager-parameters is about, which reads the TenancyProfile. Once the API server has found
-// the kind, the rule tenure-manager refuses the object: the manager's namespace is no tenant's. The
-// policies about other objects leave this namespace out.
+// probe returns an object that the manager has the right to create. The policy
+// tenure-manager-parameters, which reads the TenancyProfile, matches it. Once the API server has
+// found the kind, the rule tenure-manager refuses the object, because the manager's namespace
+// belongs to no tenant. The policies about other objects exclude this namespace.
 func probe(namespace string) *v1alpha1.TenantParameters {
 	return &v1alpha1.TenantParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ParametersName},

@@ -84,7 +84,7 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{
 		Allowed: true,
-		Reason:  "through the proxy of Tenure, which shows what is yours",
+		Reason:  "the proxy of Tenure answers with the objects that you may see",
 	}
 	writeObject(w, r.Header.Get("Accept"), http.StatusCreated, authorizationv1.SchemeGroupVersion, review)
 	return true, nil

@@ -40,8 +40,9 @@ func (p *Proxy) withAuthentication(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate returns the user of a token. It limits the long-running requests that wait for
-// it, which withInFlightLimit does not count: each unknown token is a request to the API server.
+// authenticate returns the user of a token. It limits the long-running requests that wait for a
+// review of their token, because each unknown token causes a request to the API server and
+// withInFlightLimit does not count long-running requests.
 func (p *Proxy) authenticate(ctx context.Context, c *requestCall) (user.Info, error) {
 	if !c.longRunning() {
 		return p.reviews.user(ctx, c.credential.token)
@@ -97,7 +98,7 @@ func newReviews(host *url.URL, client http.RoundTripper, count func(hit bool)) *
 }
 
 // errDenied reports that the API server answered a review with 401 or 403.
-var errDenied = errors.New("the API server does not take the token")
+var errDenied = errors.New("the API server does not accept the token")
 
 // reviewToken asks the API server for the user of a token.
 func (v *reviews) reviewToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {

@@ -10,9 +10,9 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// filterChain returns the handler of all requests. A request passes the filters from the top to
-// the bottom of the list, and the API server gets it if no filter answers it. The file of a
-// filter has everything that the filter does; the first three only observe, and stand below.
+// filterChain returns the handler of all requests. A request passes the filters from the top to the
+// bottom of the list. If no filter answers it, the last handler sends it to the API server. A
+// filter is in the file that its line names, and the first three are in this file.
 func (p *Proxy) filterChain() http.Handler {
 	filters := []func(next http.Handler) http.Handler{
 		p.withMetrics,        // counts and logs the request

@@ -129,9 +129,9 @@ func (h *history) leave(tenant string) {
 	}
 }
 
-// since reports whether a watch that began at a time, from a resource version, may have
-// missed a change that concerns a user or the members of one of the user's tenants. Changes
-// after the watch began are found by the comparison that runs while the watch is open.
+// since reports whether a watch that began at a time, from a resource version, may have missed a
+// change that concerns a user or the members of one of the user's tenants. A comparison that runs
+// while the watch is open finds the later changes.
 func (h *history) since(who user.Info, mine []string, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

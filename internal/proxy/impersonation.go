@@ -83,7 +83,7 @@ func readImpersonation(h http.Header) (*impersonation, error) {
 		return nil, nil
 	}
 	if as.user == "" {
-		return nil, badRequest("impersonation", "the request impersonates groups or more of a user, and no user: add the header Impersonate-User")
+		return nil, badRequest("impersonation", "the request impersonates groups, a UID or extra fields, but no user: add the header Impersonate-User")
 	}
 	return as, nil
 }
@@ -224,7 +224,7 @@ func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, err
 		}
 	}
 	if len(all) > maxImpersonated {
-		return nil, badRequest("impersonation", "the request impersonates %d things, which is more than %d", len(all), maxImpersonated)
+		return nil, badRequest("impersonation", "the request needs %d rights to impersonate, which is more than the maximum of %d", len(all), maxImpersonated)
 	}
 	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil

@@ -62,10 +62,10 @@ func (k namespacedKinds) inCluster(group, resource string) (schema.GroupVersionR
 // only by deleting the kind with all its objects.
 const scopeAge = 5 * time.Second
 
-// scopes caches the cluster-scoped kinds of the API server. It looks kinds up when they are
-// requested, so that new kinds need no restart. [namespacedKinds] cannot stand in for it: its
-// discovery has no age, and a kind that is cluster-scoped no more would show the objects of all
-// tenants.
+// scopes caches the cluster-scoped kinds of the API server. It looks a kind up when a client
+// requests it, so that new kinds need no restart. [namespacedKinds] cannot replace it, because the
+// discovery that it caches does not expire: if a kind became namespaced, the proxy would show the
+// objects of all tenants.
 type scopes struct {
 	client discovery.ServerResourcesInterface
 	mu     sync.Mutex

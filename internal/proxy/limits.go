@@ -70,8 +70,8 @@ func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.timeouts.body))
 }
 
-// withUserLimits limits the requests of each user, so that the slow requests of one user do
-// not delay those of another, and the memory that they take.
+// withUserLimits limits the requests of each user and the memory that they take, so that slow
+// requests of one user do not delay the requests of another.
 func (p *Proxy) withUserLimits(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
 		c.flowKey = p.cache.flowKeyOf(c.caller)

@@ -24,7 +24,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}, []string{"answer", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tenure_proxy_request_duration_seconds",
-			Help:    "Time that requests took by how they were answered; watches, upgrades and logs are left out.",
+			Help:    "Duration of requests by how they were answered, without watches, upgrades and logs.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30, 60},
 		}, []string{"answer"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -33,7 +33,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}, []string{"reason"}),
 		identities: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_proxy_identity_lookups_total",
-			Help: "Number of times that a token's owner was wanted (all), and that the API server had to be asked (asked).",
+			Help: "Number of lookups of the user of a token (all), and of those lookups that asked the API server (asked).",
 		}, []string{"lookup"}),
 		watches: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tenure_proxy_watches",

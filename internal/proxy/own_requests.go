@@ -56,7 +56,8 @@ type fullResponse struct {
 }
 
 // sendOwn sends a request with the proxy's credentials. It returns an error if the API server
-// refuses the proxy: this answer would mislead the client, which the API server did not refuse.
+// refuses the proxy: if the client got this refusal, it would take it for a refusal of its own
+// rights.
 func (p *Proxy) sendOwn(transport http.RoundTripper, out *http.Request) (*http.Response, error) {
 	response, err := transport.RoundTrip(out)
 	if err != nil {

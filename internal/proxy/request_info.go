@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// withRequestInfo parses a request. It refuses a request without a credential, or with more
-// than one reading of who asks.
+// withRequestInfo parses a request. It refuses a request without a credential, and a request in
+// which the proxy and the API server could read different credentials or users.
 func (p *Proxy) withRequestInfo(next http.Handler) http.Handler {
 	return handler(func(w *recorder, r *http.Request, c *requestCall) error {
 		parsed, err := parseRequest(r, p.checks)
@@ -33,8 +33,8 @@ type requestCall struct {
 	credential    credential
 	impersonation *impersonation
 	info          *request.RequestInfo
-	// unambiguous reports that the request has only one reading. The proxy passes all other
-	// requests on or refuses them.
+	// unambiguous reports that the path is canonical, that the query is valid and that the request
+	// is no upgrade. The proxy answers only such requests itself.
 	unambiguous bool
 	upgrade     bool
 	// auditID returns the audit ID of the request.

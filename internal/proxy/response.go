@@ -88,9 +88,9 @@ func (r *recorder) FlushError() error {
 	return r.control.Flush()
 }
 
-// watch starts a timer that ends the answer if unwatch is not called in time. A deadline
-// for each write would be simpler, but over HTTP/2 it ends answers without a write for so
-// long, and it takes a message between goroutines.
+// watch starts a timer that ends the answer if unwatch is not called in time. A deadline for each
+// write would be simpler, but over HTTP/2 it would also end an answer that pauses for this time
+// between two writes, and each deadline would cost a message between goroutines.
 func (r *recorder) watch() {
 	if r.watchdog != nil {
 		r.watchdog.Reset(r.patience)

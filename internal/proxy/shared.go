@@ -250,7 +250,7 @@ func (s sharedRule) Select(who user.Info) Selection {
 	given := s.view.shares(who, s.kind, s.verb)
 	all, ok := union(given.platform)
 	if !ok {
-		return Selection{Labels: emptySelector, Refusal: "what you may see of " + s.kind.String() + " is given by several selectors, which cannot be asked for at once: get single ones by name, or ask the platform to give them by values of one label"}
+		return Selection{Labels: emptySelector, Refusal: "several label selectors share " + s.kind.String() + " with you, and one list cannot use them all: get single objects by name, or ask the platform to share them by the values of one label"}
 	}
 	for _, selector := range given.tenants {
 		if more, ok := union([]labels.Selector{all, selector}); ok {

@@ -253,7 +253,7 @@ func listed(kind string) string {
 	return kind
 }
 
-var errNameless = errors.New("cannot see which namespace the API server speaks of")
+var errNameless = errors.New("cannot find the name of the namespace in an event or in a list")
 
 // readNamespaceVersion reads the object of an event. The name is "" in a bookmark.
 func readNamespaceVersion(raw json.RawMessage) (namespaceVersion, error) {
@@ -342,6 +342,6 @@ func (n namespaces) Select(who user.Info) Selection {
 	if n.seesMore(r) {
 		return Selection{namespaces: r}
 	}
-	// The API server knows a new namespace before the cache does.
+	// By label and not by name: the API server has a new namespace before the cache has it.
 	return Selection{Labels: oneOf(v1alpha1.LabelTenant, r.owned)}
 }

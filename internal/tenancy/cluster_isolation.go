@@ -154,9 +154,9 @@ func labelledBy(label int, tenant string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{tenantLabels[label]: tenant}, MatchExpressions: without(tenantLabels[:label])}
 }
 
-// denyTenants returns a policy that denies connections from all tenants' namespaces but the own ones
-// to those of the subject. All policies deny the same peers, so that a network plugin keeps their
-// addresses once and not for each tenant.
+// denyTenants returns a policy that denies connections to the subject's namespaces from the
+// namespaces of all tenants, except from the subject's own. All policies deny the same peers, so
+// that a network plugin stores the addresses of the peers once and not for each tenant.
 func denyTenants(subject metav1.LabelSelector, own []clusterPolicyPeer) *clusterPolicySpec {
 	var tenants []clusterPolicyPeer
 	for _, label := range tenantLabels {

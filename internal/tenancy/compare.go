@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// UpToDate says whether an object is as it should be, so that it need not be
-// applied. Labels, annotations and finalizers of others do not matter.
+// UpToDate reports whether an object already has the desired state, so that it need not be applied.
+// It ignores the labels, annotations and finalizers of other field managers.
 func UpToDate(existing, desired client.Object) bool {
 	if !holds(existing.GetLabels(), desired.GetLabels()) || !holds(existing.GetAnnotations(), desired.GetAnnotations()) {
 		return false
@@ -75,7 +75,7 @@ func sameSync(have, want *unstructured.Unstructured) bool {
 	return true
 }
 
-// holds says whether all entries of want are in have.
+// holds reports whether all entries of want are in have.
 func holds(have, want map[string]string) bool {
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {

@@ -8,15 +8,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// maxKubeConfigs and maxReconcilers are how many names the schema lets parameters have.
+// maxKubeConfigs and maxReconcilers are the maximum numbers of names in the parameters, by their
+// schema.
 const maxKubeConfigs, maxReconcilers = 16, 16
 
-// Credentials are the manager's objects in a namespace with which accounts apply.
+// Credentials are the manager's objects in a namespace that belong to the credentials of accounts,
+// with which Flux applies objects.
 type Credentials struct {
 	// KubeConfigs are the names of the Secrets, in order.
 	KubeConfigs []string
-	// Accounts are the namespace's own accounts that have credentials, in order:
-	// to Flux they are like the tenant's, and so Pods may not run as them.
+	// Accounts are the namespace's own accounts that have credentials, in order. Flux applies
+	// objects as them, as it does with the tenant's account, so Pods may not run as them.
 	Accounts []string
 	// Stands are the sorted accounts that the manager created for the credentials of an
 	// account with the same name in another namespace. They have the role of tenants.
@@ -62,7 +64,7 @@ func (c Credentials) allow(spec *v1alpha1.TenantParametersSpec) {
 	own.Accounts.Reconcilers = with(own.Accounts.Reconcilers, c.Accounts, maxReconcilers)
 }
 
-// with adds names that are not there, as long as there is room.
+// with adds missing names, up to a maximum number of names.
 func with(names, more []string, most int) []string {
 	for _, name := range more {
 		if len(names) < most && !slices.Contains(names, name) {

@@ -29,7 +29,8 @@ func UnallowedDefault(t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) erro
 	return nil
 }
 
-// mayHave reports whether a limit may allow a class: which classes a selector selects is not known here.
+// mayHave reports whether a limit may allow a class. It returns true for a limit with a selector,
+// because it does not know which classes the selector selects.
 func mayHave(limit *v1alpha1.AllowedClasses, class string) bool {
 	if limit.Selector != nil || slices.ContainsFunc(limit.Allowed, func(p v1alpha1.ValuePattern) bool {
 		return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(string(p)), `\*`, ".*") + "$").MatchString(class)

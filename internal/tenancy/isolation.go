@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsolationName is the name of the NetworkPolicy that isolates a tenant's namespace. No policy
-// of a Tenant's spec.networkPolicies gets it, as these have a number in its place.
+// IsolationName is the name of the NetworkPolicy that isolates a tenant's namespace. The policies
+// of a Tenant's spec.networkPolicies cannot have this name, because theirs end with a number.
 const IsolationName = boundsPrefix + "isolation"
 
 // isolation returns the NetworkPolicy that lets no Pod of another tenant connect to the Pods of
@@ -41,7 +41,7 @@ func isolation(namespace, tenant, mode string) *networkingv1.NetworkPolicy {
 	}
 }
 
-// inNamespaces returns the peer that is all Pods of the selected namespaces.
+// inNamespaces returns a peer for all Pods of the selected namespaces.
 func inNamespaces(selector metav1.LabelSelector) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{NamespaceSelector: &selector}
 }

@@ -2,10 +2,10 @@ package tenancy
 
 import "slices"
 
-// CountedKinds are the kinds of which a tenant may have a bounded number in a
-// namespace, as RESOURCE.GROUP, which is also the name of their CRD: what the
-// controllers of Flux and flux-operator work for. ExternalArtifacts are not among them: only the
-// platform makes those.
+// CountedKinds returns the kinds whose number in a namespace of a tenant is limited, as
+// RESOURCE.GROUP, which is also the name of their CRD: the kinds that the controllers of Flux and
+// flux-operator reconcile. ExternalArtifacts are not among them, because only the platform creates
+// these.
 func CountedKinds() []string {
 	kinds := []string{
 		"artifactgenerators.source.extensions.fluxcd.io",

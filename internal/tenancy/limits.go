@@ -15,7 +15,8 @@ func replaced[T any](set, profile []T) []T {
 	return profile
 }
 
-// firstAllowed returns the first value that is set and allowed, or "". Without a list, every value is.
+// firstAllowed returns the first value that is set and allowed, or "". An empty list allows every
+// value.
 func firstAllowed(list []string, values ...string) string {
 	for _, v := range values {
 		if v != "" && (len(list) == 0 || slices.Contains(list, v)) {
@@ -46,7 +47,7 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 		if profile.Images != nil {
 			given = *profile.Images
 		}
-		// Both say from where images come.
+		// Both fields limit the registries of images, so the Tenant replaces them together.
 		if set.Images.Registries != nil || set.Images.RegistryExpression != "" {
 			given.Registries, given.RegistryExpression = set.Images.Registries, set.Images.RegistryExpression
 		}

@@ -12,17 +12,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// maxName is how long the name of an object may be, in bytes.
+// maxName is the maximum length of an object's name, in bytes.
 const maxName = 253
 
 // Prefixes of the names of a Tenant's objects. RBAC objects have a colon in their names, so that
 // they seldom collide with objects of others.
 const (
-	// OwnersPrefix and the tenant's name is the ClusterRole, and the
-	// ClusterRoleBinding, with which owners make namespaces.
+	// OwnersPrefix, followed by the tenant's name, is the name of the ClusterRole and the
+	// ClusterRoleBinding with which owners create namespaces.
 	OwnersPrefix = "tenure:owners:"
-	// RBACPrefix begins the names of all roles and bindings that are made for
-	// a Tenant, apart from [BindingName].
+	// RBACPrefix begins the names of all roles and bindings that the manager creates for a Tenant,
+	// except [BindingName].
 	RBACPrefix = "tenure:"
 	// OffboardingBinding is the RoleBinding with which the manager may delete a namespace
 	// of a Tenant that is being deleted.
@@ -38,8 +38,8 @@ const (
 	stands      = "tenure:credentials-accounts"
 )
 
-// joined is the prefix and the name behind a colon or, if that is too long, the
-// prefix and a hash behind a hyphen: the two never meet.
+// joined returns the prefix and the name with a colon between them or, if this is too long, the
+// prefix and a hash with a hyphen between them. The two forms never collide.
 func joined(prefix, name string) string {
 	if len(prefix)+1+len(name) <= maxName {
 		return prefix + ":" + name
@@ -47,7 +47,7 @@ func joined(prefix, name string) string {
 	return prefix + "-" + hash(name)
 }
 
-// hash is 160 bits of SHA-256, in hexadecimal digits.
+// hash returns 160 bits of the SHA-256 sum, in hexadecimal digits.
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:20])
@@ -67,7 +67,7 @@ func CapsuleNames(t *v1alpha1.Tenant) bool {
 	return t.Annotations[AnnotationNames] == v1alpha1.NamesCapsule
 }
 
-// QuotaObjectName is the name of the ResourceQuota for a quota of a Tenant.
+// QuotaObjectName returns the name of the ResourceQuota for a quota of a Tenant.
 func QuotaObjectName(t *v1alpha1.Tenant, quota string) string {
 	if CapsuleNames(t) {
 		// The layer for Capsule names the quotas capsule-INDEX.
@@ -76,19 +76,19 @@ func QuotaObjectName(t *v1alpha1.Tenant, quota string) string {
 	return boundsPrefix + quota
 }
 
-// boundName is the name of a limit range or network policy of a Tenant, by its index.
+// boundName returns the name of a limit range or network policy of a Tenant, by its index.
 func boundName(t *v1alpha1.Tenant, index int) string {
 	return QuotaObjectName(t, fmt.Sprint(index))
 }
 
-// MadeBinding reports whether a name is one that only the manager gives to the RoleBindings of
-// Tenants, so that it may replace a RoleBinding with this name and another role.
+// MadeBinding reports whether the manager alone gives this name to RoleBindings of Tenants, so that
+// it may replace a RoleBinding with this name and another role.
 func MadeBinding(name string) bool {
 	return strings.HasPrefix(name, RBACPrefix) || strings.HasPrefix(name, capsuleBinding)
 }
 
-// capsuleBindingName is the name that Capsule v0.14 gives to the RoleBinding of a role to subjects:
-// a hash of the role and the subjects, each text after its length.
+// capsuleBindingName returns the name that Capsule v0.14 gives to the RoleBinding of a role to
+// subjects: a hash of the role and the subjects, each text after its length.
 func capsuleBindingName(role string, subjects ...rbacv1.Subject) string {
 	sum := fnv.New64a()
 	write := func(text string) {

@@ -17,9 +17,9 @@ import (
 // restricted is the strictest Pod Security level.
 const restricted = "restricted"
 
-// NamespaceMetadata returns the labels and annotations that the Tenant gives one of its
-// namespaces: those of [Metadata], and those that the namespace is selected for. The argument have
-// is the labels that the selectors read.
+// NamespaceMetadata returns the labels and annotations that the Tenant gives one of its namespaces:
+// those of [Metadata], and those of the entries of spec.namespaces.selected that select the
+// namespace. have are the labels that the selectors read.
 func NamespaceMetadata(t *v1alpha1.Tenant, name string, have map[string]string) (labels, annotations map[string]string) {
 	labels, annotations, _ = Metadata(t)
 	more, moreAnnotations := SelectedMetadata(t, name, have)
@@ -72,7 +72,7 @@ func selects(selector *metav1.LabelSelector, have map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(have))
 }
 
-// checkSelected returns what is wrong with spec.namespaces.selected.
+// checkSelected returns the mistakes in spec.namespaces.selected.
 func checkSelected(t *v1alpha1.Tenant) error {
 	var problems []error
 	values := strings.NewReplacer("{{ tenant.name }}", "x", "{{tenant.name}}", "x", "{{ namespace }}", "x", "{{namespace}}", "x")

@@ -18,8 +18,10 @@ const defaultLevel = "baseline"
 // levels are the Pod Security levels, the weakest first.
 var levels = []string{"privileged", "baseline", "restricted"}
 
-// keepLevel keeps the Pod Security level of a namespace if it is stronger than the wanted
-// level, unless the manager set it for a Tenant that now asks for a weaker one.
+// keepLevel drops the wanted Pod Security level if the namespace's own level is stricter, unless
+// the manager set that one for a Tenant that now asks for a less strict level. It also drops the
+// wanted level if an exemption of the profile allows any level. In both cases the namespace keeps
+// its own level.
 func (o *Objects) keepLevel(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	have, want := slices.Index(levels, ns.Labels[labelPodSecurity]), slices.Index(levels, o.Labels[labelPodSecurity])
 	exempt := ns.Tenant == nil && slices.ContainsFunc(profile.Spec.Exemptions, func(e v1alpha1.Exemption) bool {

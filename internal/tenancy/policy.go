@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxPatterns is how many patterns the schema lets a kind of source have.
+// maxPatterns is the maximum number of patterns for a kind of source, by the schema.
 const maxPatterns = 64
 
-// maxAddress bounds how long an address may be that a rule compares, in bytes.
+// maxAddress is the maximum length of an address that a rule compares, in bytes.
 const maxAddress = 256
 
-// plainAddress is what an address has to look like before a rule compares it.
+// plainAddress matches the addresses that a rule compares with patterns; a rule refuses all others.
 var plainAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 
-// cleanAddress is what an address has to look like to be a pattern that matches
-// itself and nothing else: see the schema of a Tenant's sync.
+// cleanAddress matches the addresses that, as a pattern, match themselves and nothing else: see the
+// schema of a Tenant's sync.
 var cleanAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 
 // Parameters returns the parameters for the namespaces of a tenant: the profile, in which
@@ -104,10 +104,10 @@ func withAddress(patterns []v1alpha1.AddressPattern, address string) []v1alpha1.
 	return append(patterns, pattern)
 }
 
-// refused returns which of a Tenant's sources and Kustomizations the rules refuse where
-// a posture holds, and the Kustomizations of refused sources: without its source, a
-// Kustomization only fails. It checks the objects of [syncs], and not at exemptions: an object
-// that has one is refused here.
+// refused returns the sources and Kustomizations of a Tenant that the rules refuse under a posture,
+// and the Kustomizations of refused sources: without its source, a Kustomization only fails. It
+// checks the objects of [syncs]. It ignores exemptions, so it also returns objects that an
+// exemption allows.
 func refused(objects []client.Object, posture v1alpha1.Posture) []client.Object {
 	var found []client.Object
 	type source struct{ kind, name string }
@@ -153,8 +153,8 @@ func allows(posture v1alpha1.Posture, o *unstructured.Unstructured) bool {
 	return true
 }
 
-// MatchesAddress says whether one of the patterns stands for an address, as the rule
-// tenure-sources does: internal/admission has the same in CEL.
+// MatchesAddress reports whether one of the patterns matches an address, as in the rule
+// tenure-sources: internal/admission has the same function in CEL.
 func MatchesAddress(patterns []v1alpha1.AddressPattern, address string) bool {
 	if len(address) > maxAddress || strings.Contains(address, "..") || !plainAddress.MatchString(address) {
 		return false

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ErrInvalid says that a TenancyProfile must not be put in force.
+// ErrInvalid means that a TenancyProfile is not valid, and must not be put in force.
 var ErrInvalid = errors.New("the TenancyProfile is not valid")
 
-// everybody are groups that every tenant is in: to break the glass for them is
-// to have none.
+// everybody are the groups to which every tenant belongs. spec.breakGlass must not contain them,
+// because then the rules would apply to no tenant.
 var everybody = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
 
 // ReadProfile decodes a TenancyProfile, which may be older than the schema, and makes the checks
@@ -28,21 +28,21 @@ func ReadProfile(content *unstructured.Unstructured, rules []string, home string
 	}
 	spec := profile.Spec
 	if !slices.Contains(spec.PlatformNamespaces, home) {
-		return nil, fmt.Errorf("%w: spec.platformNamespaces does not hold %s, where Tenure runs", ErrInvalid, home)
+		return nil, fmt.Errorf("%w: spec.platformNamespaces does not contain %s, where Tenure runs", ErrInvalid, home)
 	}
 	manager := v1alpha1.PlatformAccount(home + "/" + ManagerAccount)
 	if !slices.Contains(spec.PlatformAccounts, manager) {
-		return nil, fmt.Errorf("%w: spec.platformAccounts does not hold %s, as which Tenure's manager works: add it, beside the accounts of Flux's controllers", ErrInvalid, manager)
+		return nil, fmt.Errorf("%w: spec.platformAccounts does not contain %s, the account of Tenure's manager: add it, beside the accounts of Flux's controllers", ErrInvalid, manager)
 	}
 	for i, account := range spec.PlatformAccounts {
 		namespace, _, _ := strings.Cut(string(account), "/")
 		if !OfPlatform(namespace, profile) {
-			return nil, fmt.Errorf("%w: spec.platformAccounts[%d] is %s, and %s is none of spec.platformNamespaces: who makes accounts there would be the platform", ErrInvalid, i, account, namespace)
+			return nil, fmt.Errorf("%w: spec.platformAccounts[%d] is %s, and %s is none of spec.platformNamespaces: whoever may create accounts there would have the rights of the platform", ErrInvalid, i, account, namespace)
 		}
 	}
 	for _, group := range spec.BreakGlass {
 		if slices.Contains(everybody, group) || strings.HasPrefix(group, "system:serviceaccounts:") {
-			return nil, fmt.Errorf("%w: spec.breakGlass holds %s, which tenants are in", ErrInvalid, group)
+			return nil, fmt.Errorf("%w: spec.breakGlass contains %s, to which every tenant belongs", ErrInvalid, group)
 		}
 	}
 	for i, e := range spec.Exemptions {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// Workers is how many Kustomizations kustomize-controller works on at a time
-	// unless its flag --concurrent says otherwise.
+	// Workers is the number of Kustomizations that kustomize-controller reconciles at a time unless
+	// its flag --concurrent sets another number.
 	Workers = 4
 	// shortestTimeout is the timeout that kustomize-controller uses for every shorter
 	// spec.timeout (GetTimeout in the API of kustomize-controller 1.9).

@@ -14,7 +14,7 @@ import (
 
 // Share is the part of a tenant's quota that one namespace has.
 type Share struct {
-	// Namespace is its name.
+	// Namespace is the name of the namespace.
 	Namespace string
 	// Exists reports that the ResourceQuota exists. Leaving reports that the namespace is
 	// being deleted: it gets no more quota, and its part counts until the namespace is gone.
@@ -82,7 +82,7 @@ type distribution struct {
 	rebalance bool
 }
 
-// part is a namespace's.
+// part is a namespace's part of the resource, in units.
 type part struct {
 	exists, leaving            bool
 	hard, enforced, used, next int64
@@ -125,7 +125,7 @@ func newDistribution(name corev1.ResourceName, bound resource.Quantity, shares [
 	return e
 }
 
-// fine says whether the resource is counted in thousandths, as processors are.
+// fine reports whether the resource is counted in thousandths, as processors are.
 func (e *distribution) fine() bool { return strings.HasSuffix(string(e.name), "cpu") }
 
 // maxUnits keeps sums of many parts within 64 bits. A limit is less, so that a part that
@@ -144,8 +144,9 @@ func (e *distribution) units(q resource.Quantity, up bool) int64 {
 	return min(value/e.coarse, maxUnits)
 }
 
-// value returns an amount in units of Kubernetes, or thousandths of them, rounded up. An amount that 64
-// bits do not hold, for which Quantity returns 0 or any number, is the largest that they hold.
+// value returns an amount in units of Kubernetes, or thousandths of them, rounded up. It returns
+// the largest 64-bit amount for one that does not fit into 64 bits, for which Quantity returns 0 or
+// any number.
 func (e *distribution) value(q resource.Quantity) int64 {
 	switch {
 	case e.fine() && q.CmpInt64(math.MaxInt64/1000) > 0, q.CmpInt64(math.MaxInt64) > 0:
@@ -174,7 +175,7 @@ func (e *distribution) quantity(i int, hard, like resource.Quantity) resource.Qu
 	return *resource.NewQuantity(p.next*e.coarse, format)
 }
 
-// divide says what each part is to be now, and whether more is used than the limit.
+// divide computes the new size of each part, and reports whether the usage exceeds the limit.
 func (e *distribution) divide() (over bool) {
 	room, used, wanted, count := e.limit, int64(0), int64(0), int64(0)
 	for _, p := range e.parts {
@@ -217,7 +218,7 @@ func (e *distribution) shrink(room, used int64) {
 	}
 }
 
-// fair says whether the parts can stay as they are.
+// fair reports whether the parts can stay unchanged.
 func (e *distribution) fair(room, used, count int64) bool {
 	sum, part := int64(0), (room-used)/count
 	for _, p := range e.parts {
@@ -345,8 +346,9 @@ func (e *distribution) share(free, wanted, count int64) {
 	}
 }
 
-// step goes as far towards the division as it may be gone now: down at once, up as far
-// as others have come down before, since what goes down now may never be written.
+// step changes each part towards the division as far as is safe now. It lowers parts at once. It
+// raises parts only by what others have already given up, because a part that is lowered now may
+// never be written.
 func (e *distribution) step() {
 	reserved := int64(0)
 	for _, p := range e.parts {

@@ -42,10 +42,10 @@ const (
 // SharedByTenant reports whether a quota applies to all namespaces of the Tenant together.
 func SharedByTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
 
-// QuotasOf returns the Tenant's quotas that apply to one of its namespaces, of which have are the
-// labels. It also considers the labels that the Tenant gives the namespace, which may not be set
-// yet. An invalid selector selects every namespace: the quota then limits more than it should, and
-// not less.
+// QuotasOf returns the Tenant's quotas that apply to one of its namespaces. have are the labels of
+// the namespace. QuotasOf also considers the labels that the Tenant gives the namespace, which may
+// not be set yet. An invalid selector selects every namespace: the quota then limits more than it
+// should, and not less.
 func QuotasOf(t *v1alpha1.Tenant, namespace string, have map[string]string) []v1alpha1.TenantQuota {
 	if !slices.ContainsFunc(t.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return q.NamespaceSelector != nil }) {
 		return t.Spec.Quotas

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// KeySecretPrefix begins the names of the Secrets with the platform's public keys in the
-// namespaces of tenants. The rest is the program that verifies with them.
+// KeySecretPrefix begins the names of the Secrets with the platform's public keys in the namespaces
+// of tenants. The rest of the name is the program that verifies signatures with the keys.
 const KeySecretPrefix = "tenure-keys-"
 
 // The programs that verify with the keys of a Secret.
@@ -21,9 +21,9 @@ const (
 	VerifierNotation = "notation"
 )
 
-// KeySecrets returns the names of all Secrets with public keys that a tenant's namespace may
-// have. Only the platform may write Secrets with these names, also where there are no keys:
-// otherwise a tenant could prepare one.
+// KeySecrets returns the names of all Secrets with public keys that a tenant's namespace may have.
+// Only the platform may write Secrets with these names, even in a namespace without keys: otherwise
+// a tenant could create such a Secret before the manager does.
 func KeySecrets() []string {
 	return []string{KeySecretPrefix + VerifierGit, KeySecretPrefix + VerifierCosign, KeySecretPrefix + VerifierNotation}
 }
@@ -42,7 +42,7 @@ type verifierKeys struct {
 	keys     map[string]v1alpha1.PublicKey
 }
 
-// byVerifier returns the programs that have keys, with these.
+// byVerifier returns the programs for which there are keys, with these keys.
 func byVerifier(keys v1alpha1.SignatureKeys) []verifierKeys {
 	all := []verifierKeys{{VerifierGit, keys.Git}, {VerifierCosign, keys.Cosign}, {VerifierNotation, keys.Notation}}
 	return slices.DeleteFunc(all, func(k verifierKeys) bool { return len(k.keys) == 0 })
@@ -118,8 +118,8 @@ func gitMode(g *v1alpha1.GitSignatures) string {
 	return g.Mode
 }
 
-// verifies reports whether a source of a sync is verified as demanded, as the rule
-// tenure-signatures says: internal/admission has the same in CEL.
+// verifies reports whether a source of a sync is verified as the demand requires, as in the rule
+// tenure-signatures: internal/admission has the same function in CEL.
 func verifies(demand v1alpha1.Signatures, o *unstructured.Unstructured) bool {
 	wanted := map[string]any{}
 	addVerification(wanted, o.GetKind(), demand)

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How a Kustomization of a Tenant's sync is applied, within the tenant's bounds.
+// The defaults with which Flux applies a Kustomization of a Tenant's sync, within the tenant's
+// bounds.
 const (
 	syncRetry   = time.Minute
 	syncTimeout = 5 * time.Minute
@@ -36,8 +37,7 @@ var syncFields = map[string][]string{
 	},
 }
 
-// SyncNamespace is the namespace that a sync of the Tenant is in; empty if there
-// is none.
+// SyncNamespace returns the namespace of a sync of the Tenant, or "" if it has none.
 func SyncNamespace(t *v1alpha1.Tenant, s *v1alpha1.Sync) string {
 	if s.Namespace == "" && len(t.Spec.Namespaces.Create) > 0 {
 		return t.Spec.Namespaces.Create[0]
@@ -45,8 +45,8 @@ func SyncNamespace(t *v1alpha1.Tenant, s *v1alpha1.Sync) string {
 	return s.Namespace
 }
 
-// syncAccounts are the accounts that the tenant's syncs are applied as: those in
-// namespaces of its own.
+// syncAccounts returns the accounts in the tenant's own namespaces as which Flux applies the
+// tenant's syncs.
 func syncAccounts(ns Namespace) []rbacv1.Subject {
 	var accounts []rbacv1.Subject
 	for i := range ns.Tenant.Spec.Sync {
@@ -58,7 +58,7 @@ func syncAccounts(ns Namespace) []rbacv1.Subject {
 	return unique(accounts)
 }
 
-// syncs are the sources and Kustomizations that are in the namespace.
+// syncs returns the sources and Kustomizations of the Tenant's syncs in the namespace.
 func syncs(ns Namespace, limits v1alpha1.Posture) []client.Object {
 	bounds := limits.Bounds
 	var objects []client.Object

@@ -39,30 +39,30 @@ const (
 	CapsuleValue = "capsule"
 	// ManagerAccount is the name of the manager's service account.
 	ManagerAccount = "tenure-manager"
-	// LabelCredentials marks what belongs to the credentials of an account: see
+	// LabelCredentials marks the objects of the credentials of an account: see
 	// internal/tenancy/credentials. It stays when a namespace changes hands, until those
 	// are removed in order.
 	LabelCredentials = "tenure.dev/credentials" //nolint:gosec // a name
-	// AnnotationAccount says whose credentials they are, as NAMESPACE/NAME.
+	// AnnotationAccount names the account of these credentials, as NAMESPACE/NAME.
 	AnnotationAccount = "tenure.dev/account"
 	// AnnotationSecret on a RoleBinding names the Secret beside it that holds a
 	// kubeconfig that the manager made.
 	AnnotationSecret = "tenure.dev/secret" //nolint:gosec // a name
-	// Finalizer keeps the TenantParameters for as long as the API server may
-	// look for them: without it, a namespace that is deleted would lose them
-	// first, and every later change in it would be refused.
+	// Finalizer keeps the TenantParameters for as long as the policies may read them: without it, a
+	// namespace that is deleted would lose them first, and every later change in it would be
+	// refused.
 	Finalizer = "tenure.dev/parameters"
 )
 
-// labelFluxNamespace says which Kustomization applied an object.
+// labelFluxNamespace is the label with the namespace of the Kustomization that applied an object.
 const labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
 
 // tenantLabels are the labels that name a namespace's tenant. The first existing one counts, as
 // in the policies.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
-// OfPlatform says whether a namespace of that name is the platform's or Kubernetes'
-// own, and so never a tenant's.
+// OfPlatform reports whether the namespace of this name belongs to the platform or to Kubernetes,
+// so that it never belongs to a tenant.
 func OfPlatform(namespace string, profile *v1alpha1.TenancyProfile) bool {
 	return slices.Contains(profile.Spec.PlatformNamespaces, namespace) || strings.HasPrefix(namespace, "kube-")
 }
@@ -144,8 +144,8 @@ func (o *Objects) ParametersLabel(labels map[string]string) string {
 	return v1alpha1.ParametersWithoutDefaults
 }
 
-// List returns the objects that are there, in the order in which they are
-// applied: what holds people back comes before what gives them rights.
+// List returns the desired objects that are not nil, in the order in which they are applied: limits
+// before the objects that give rights.
 func (o *Objects) List() []client.Object {
 	list := slices.Clone(o.Bounds)
 	if o.Isolation != nil {
@@ -186,9 +186,9 @@ func LabelledTenant(labels map[string]string) (name, label string) {
 // Cordoned reports whether a label of Capsule's cordons a namespace by itself.
 func Cordoned(labels map[string]string) bool { return labels[v1alpha1.LabelCapsuleCordoned] == "true" }
 
-// Desired returns what belongs into a tenant's namespace. It fails when the
-// namespace is not a tenant's, when the tenant's name cannot be the name of an
-// account, and for namespaces of the platform and of Kubernetes.
+// Desired returns the desired objects of a tenant's namespace. It returns an error if the namespace
+// belongs to no tenant, to the platform or to Kubernetes, or if the tenant's name cannot be the
+// name of an account.
 func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	tenant, ok := TenantOf(ns.Labels)
 	if !ok {
@@ -241,7 +241,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 // writes.
 func FluxBindingName(tenant string) string { return tenant + "-reconciler" }
 
-// binding is what `flux create tenant` writes, with the role of tenants.
+// binding returns the RoleBinding that `flux create tenant` writes, with the role of tenants.
 func binding(namespace, tenant string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
@@ -254,7 +254,7 @@ func binding(namespace, tenant string) *rbacv1.RoleBinding {
 	}
 }
 
-// quota counts objects. Without a bound or without kinds there is none.
+// quota returns a quota of the number of objects, or nil without a bound or without kinds.
 func quota(ns Namespace, tenant string, count int32) *corev1.ResourceQuota {
 	if count <= 0 || len(ns.Kinds) == 0 {
 		return nil

@@ -218,11 +218,11 @@ func TestReadProfile(t *testing.T) {
 	const valid = "spec: {platformNamespaces: [flux-system], platformAccounts: [flux-system/tenure-manager, flux-system/source-controller], tenants: {bounds: {minInterval: 30s, maxTimeout: 15m}}}"
 	for _, tc := range []struct{ reason, content, want string }{
 		{"the defaults", valid, ""},
-		{"Flux would not be the platform", strings.Replace(valid, "flux-system", "tools", 1), "does not hold flux-system"},
-		{"the manager would not be the platform", strings.Replace(valid, "flux-system/tenure-manager", "flux-system/other", 1), "spec.platformAccounts does not hold flux-system/tenure-manager"},
+		{"Flux would not be the platform", strings.Replace(valid, "flux-system", "tools", 1), "does not contain flux-system"},
+		{"the manager would not be the platform", strings.Replace(valid, "flux-system/tenure-manager", "flux-system/other", 1), "spec.platformAccounts does not contain flux-system/tenure-manager"},
 		{"a tenant would be the platform", strings.Replace(valid, "flux-system/source-controller", "apps/source-controller", 1), "spec.platformAccounts[1] is apps/source-controller, and apps is none of spec.platformNamespaces"},
-		{"everybody breaks the glass", strings.Replace(valid, "spec: {", "spec: {breakGlass: [admins, system:authenticated], ", 1), "spec.breakGlass holds system:authenticated"},
-		{"a whole tenant breaks the glass", strings.Replace(valid, "spec: {", "spec: {breakGlass: ['system:serviceaccounts:apps'], ", 1), "which tenants are in"},
+		{"everybody breaks the glass", strings.Replace(valid, "spec: {", "spec: {breakGlass: [admins, system:authenticated], ", 1), "spec.breakGlass contains system:authenticated"},
+		{"a whole tenant breaks the glass", strings.Replace(valid, "spec: {", "spec: {breakGlass: ['system:serviceaccounts:apps'], ", 1), "to which every tenant belongs"},
 		{"a typo would be an exemption from nothing", strings.Replace(valid, "spec: {", "spec: {exemptions: [{rule: tenure-sorces}], ", 1), `there is no such rule (rules: tenure-sources)`},
 		{"older than the schema", strings.Replace(valid, "30s", "soon", 1), "soon"},
 		{"a selector that selects nothing", strings.Replace(valid, "tenants: {", "tenants: {storage: {classes: {selector: {matchExpressions: [{key: a, operator: Is}]}}}, ", 1), `spec.tenants.storage.classes.selector is invalid: "Is"`},

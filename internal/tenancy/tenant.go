@@ -71,11 +71,11 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	}
 }
 
-// Metadata returns the labels and annotations that the Tenant's namespaces have,
-// its Pod Security level included, and neither the label that says whose they are nor
-// those of spec.namespaces.selected: see [NamespaceMetadata]. What no object could have is
-// left out; the error says what, also of spec.namespaces.selected, and which selectors of
-// spec.roleBindings and spec.quotas are not valid.
+// Metadata returns the labels and annotations that the Tenant gives all of its namespaces, with its
+// Pod Security level. The label that names the tenant and those of spec.namespaces.selected are not
+// among them: see [NamespaceMetadata]. Metadata omits entries that no namespace can have. The error
+// names these entries, also those of spec.namespaces.selected, and the invalid selectors of
+// spec.roleBindings and spec.quotas.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -117,7 +117,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 	return labels, annotations, errors.Join(problems...)
 }
 
-// bounds are the quotas, limit ranges and network policies of a namespace.
+// bounds returns the quotas, limit ranges and network policies of a namespace.
 func bounds(ns Namespace) []client.Object {
 	tenant, spec := ns.Tenant.Name, ns.Tenant.Spec
 	var objects []client.Object
@@ -152,8 +152,8 @@ func bounds(ns Namespace) []client.Object {
 	return objects
 }
 
-// bindings are the RoleBindings of owners, of the accounts that deliver, and of
-// others: one for each role or, with Capsule's names, one for each role of an owner.
+// bindings returns the RoleBindings of owners, of the accounts with which Flux applies objects, and
+// of other subjects: one for each role or, with Capsule's names, one for each role of an owner.
 func bindings(ns Namespace) []client.Object {
 	merged := map[string]*rbacv1.RoleBinding{}
 	for _, o := range ns.Tenant.Spec.Owners {
@@ -270,8 +270,7 @@ func unique(subjects []rbacv1.Subject) []rbacv1.Subject {
 	})
 }
 
-// ShareQuota is the ResourceQuota for a namespace's part of a quota of the whole
-// tenant.
+// ShareQuota returns the ResourceQuota for a namespace's part of a quota of the whole tenant.
 func ShareQuota(tenant *v1alpha1.Tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.ResourceList) *corev1.ResourceQuota {
 	o := &corev1.ResourceQuota{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},

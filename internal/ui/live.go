@@ -37,8 +37,8 @@ func NewLive(screen *Screen) *Live {
 	return l
 }
 
-// Set replaces the table and the line below it. A footer is shown on terminals
-// only; "" means none.
+// Set replaces the table and the line below it. A footer is shown on terminals only; "" means none.
+// Set returns an error if it cannot write to the screen, as Println and Close do.
 func (l *Live) Set(table Table, footer string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *Live) Set(table Table, footer string) error {
 	return l.printChanged()
 }
 
-// Println prints a line above the table.
+// Println prints a line above the table, or returns the error of writing it.
 func (l *Live) Println(text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +60,8 @@ func (l *Live) Println(text string) error {
 	return err
 }
 
-// Close ends the table. On a terminal it leaves the complete table, including rows that did
-// not fit.
+// Close ends the table. On a terminal it leaves the complete table, including rows that did not
+// fit. It returns an error if it cannot write to the terminal.
 func (l *Live) Close() error {
 	close(l.stop)
 	l.idle.Wait()

@@ -43,7 +43,7 @@ func ReadSecret(ctx context.Context, streams IO, file, what string) (string, err
 }
 
 // WarnArgument warns that the secret in a flag can be seen by others. The flag has a twin with
-// the suffix -file. The error is that of the error stream.
+// the suffix -file. It returns an error if it cannot write to the error stream.
 func WarnArgument(streams IO, flag string) error {
 	_, err := fmt.Fprintf(streams.Err, "warning: --%[1]s is in the history of the shell, and every user of this machine can see it while the command runs: use --%[1]s-file, and replace the secret if others use this machine\n", flag)
 	return err

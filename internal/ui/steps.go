@@ -49,7 +49,7 @@ func newSteps(screen *Screen, now func() time.Time) *Steps {
 	return s
 }
 
-// Start begins a step. One of its Done, Fail must be called.
+// Start begins a step. The caller must call Done or Fail once.
 func (s *Steps) Start(name string) *Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type Table struct {
 	Rows [][]string
 }
 
-// Print writes the table.
+// Print writes the table to the screen, or returns the error of writing it.
 func (t Table) Print(screen *Screen) error {
 	var widths []int
 	lines := t.lines(screen, &widths, wrapped)

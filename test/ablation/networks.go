@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// networkPolicies returns the control of the fleet's own NetworkPolicies. The removal leaves
-// those of the manager, which would write them again.
+// networkPolicies returns the control of the fleet's own NetworkPolicies. The removal leaves the
+// policies of the manager in place, because the manager would write them again.
 func networkPolicies() Control {
 	return Control{
 		Name: "network policies of the tenant's namespaces",

@@ -154,9 +154,9 @@ func (c *checker) file(name string) error {
 	return nil
 }
 
-// skips finds tests that leave themselves out, also by helpers of theirs: every file
-// that imports testing is looked at. It goes by the names of methods, so one with such a
-// name of another type needs another name there.
+// skips reports calls that skip a test, in tests and in their helpers: it checks every file that
+// imports testing. It compares the names of methods only, so in these files a method of another
+// type must not have such a name.
 func (c *checker) skips(name string, files *token.FileSet, file *ast.File) {
 	if !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` }) {
 		return
@@ -170,10 +170,10 @@ func (c *checker) skips(name string, files *token.FileSet, file *ast.File) {
 		of, _ := called.X.(*ast.Ident)
 		switch called.Sel.Name {
 		case "Skip", "Skipf", "SkipNow":
-			c.report(name, line, "%s leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target", called.Sel.Name)
+			c.report(name, line, "%s skips a test, which then passes: put the files that it needs into testdata, fail and say what to install, or return in a fuzz target", called.Sel.Name)
 		case "Short":
 			if of != nil && of.Name == "testing" {
-				c.report(name, line, "testing.Short leaves tests out: make them quick, or put what is slow into test/e2e")
+				c.report(name, line, "testing.Short skips tests: make them quick, or move slow tests to test/e2e")
 			}
 		}
 		return true
@@ -230,13 +230,13 @@ func exportedReceiver(function *ast.FuncDecl) bool {
 	return !ok || named.IsExported()
 }
 
-// forbidden says why a file must not import a package, or "" when it may.
+// forbidden returns the reason why a file must not import a package, or "" if it may.
 func forbidden(file, imported string) string {
 	inCluster := within(file, "cluster")
 	ours := within(imported, module)
 	switch {
 	case inCluster && ours && !within(imported, module+"/cluster"):
-		return "cluster/ is a program of its own and knows nothing of ours"
+		return "cluster/ is a separate module and imports no package of the root module"
 	case !inCluster && within(imported, module+"/cluster"):
 		return "the control plane is run as a program, never imported"
 	case !inCluster && !within(file, "hack") && within(imported, kubernetes):
@@ -253,12 +253,12 @@ func forbidden(file, imported string) string {
 	return ""
 }
 
-// within says whether a path is a folder or lies in it.
+// within reports whether a path is a folder or is inside it.
 func within(name, folder string) bool {
 	return name == folder || strings.HasPrefix(name, folder+"/")
 }
 
-// standard says whether a package is of the standard library: the first part of
+// standard reports whether a package belongs to the standard library: the first part of
 // every other path is a host's name.
 func standard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")

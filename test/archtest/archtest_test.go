@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 			reason: "The control plane must not depend on us.",
 			name:   "cluster/p/p.go",
 			text:   source("github.com/tenure-dev/tenure/internal/process"),
-			want:   []string{"cluster/p/p.go:3: imports github.com/tenure-dev/tenure/internal/process: cluster/ is a program of its own and knows nothing of ours"},
+			want:   []string{"cluster/p/p.go:3: imports github.com/tenure-dev/tenure/internal/process: cluster/ is a separate module and imports no package of the root module"},
 		},
 		"ClusterImportsItself": {
 			reason: "A module's own packages are its own business.",
@@ -148,17 +148,17 @@ func TestCheck(t *testing.T) {
 			name:   "internal/p/p_test.go",
 			text:   "package p\n\nimport \"testing\"\n\nfunc f(t testing.TB) {\n\tt.Skip()\n\tr.t.Skipf(\"x\")\n\tdefer t.SkipNow()\n\tif testing.Short() {\n\t}\n}\n",
 			want: []string{
-				"internal/p/p_test.go:6: Skip leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
-				"internal/p/p_test.go:7: Skipf leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
-				"internal/p/p_test.go:8: SkipNow leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
-				"internal/p/p_test.go:9: testing.Short leaves tests out: make them quick, or put what is slow into test/e2e",
+				"internal/p/p_test.go:6: Skip skips a test, which then passes: put the files that it needs into testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:7: Skipf skips a test, which then passes: put the files that it needs into testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:8: SkipNow skips a test, which then passes: put the files that it needs into testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:9: testing.Short skips tests: make them quick, or move slow tests to test/e2e",
 			},
 		},
 		"SkipsInHelper": {
 			reason: "Packages with helpers for tests skip no test either.",
 			name:   "internal/p/p.go",
 			text:   "// Package p is documented.\npackage p\n\nimport \"testing\"\n\nfunc f(t testing.TB) { t.Skip() }\n",
-			want:   []string{"internal/p/p.go:6: Skip leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target"},
+			want:   []string{"internal/p/p.go:6: Skip skips a test, which then passes: put the files that it needs into testdata, fail and say what to install, or return in a fuzz target"},
 		},
 		"SkipsOther": {
 			reason: "Where there are no tests, the names are free.",

@@ -41,9 +41,9 @@ type Fleet struct {
 	Tenants map[string]Tenant `json:"tenants"`
 }
 
-// Tenant says how the attacks of a tenant end.
+// Tenant holds the expected outcomes of the attacks of a tenant.
 type Tenant struct {
-	// Why says how the fleet makes it a tenant.
+	// Why is the evidence in the fleet that it is a tenant.
 	Why string `json:"why"`
 	// Default is the outcome of the rows that no fact and no exception names, and Reason
 	// says why.

@@ -192,7 +192,7 @@ func (s state) open() map[string]bool {
 		"W3-api":  runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
-		"W13-api": in("create", "networking.k8s.io", "ingresses"),
+		"W13-api": in("create", "networking.k8s.io", "ingresses") || in("create", "", "services"),
 		"W6-api":  in("create", "", "persistentvolumeclaims") || runs,
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy

@@ -14,13 +14,13 @@ import (
 	"github.com/tenure-dev/tenure/test/ablation"
 )
 
-// Survivor is a mutant that the attacks do not see as the model does, and why.
+// Survivor is a mutant for which the attacks and the model differ, with the reason.
 type Survivor struct {
 	Fleet, Tenant, Mutant string
 	Reason                string
 }
 
-// Survivors reads the explained survivors.
+// Survivors reads the explained survivors from a folder, and returns none without their file. It returns an error if the file cannot be parsed, or if a survivor has no reason.
 func Survivors(dir string) ([]Survivor, error) {
 	var all []Survivor
 	if err := read(filepath.Join(dir, "survivors.yaml"), &all); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -44,7 +44,7 @@ type Score struct {
 	// the predicted attacks. Redundant counts the killed mutants that had to turn no attack,
 	// because another control stops the same attacks. Explained survived with a reason.
 	Mutants, Killed, Redundant, Explained int
-	// Survived are the others, with what differs.
+	// Survived are the other mutants, with the difference to the model.
 	Survived []string
 }
 

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CapsuleConfiguration is what holds for all of Capsule's tenants. Only the one
-// called default counts.
+// CapsuleConfiguration configures Capsule for all tenants. Tenure reads only the object named
+// default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -15,7 +15,7 @@ type CapsuleConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what holds for all tenants.
+	// spec is the configuration for all tenants.
 	// +optional
 	Spec v1beta2.CapsuleConfigurationSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Tenant is a team as Capsule describes it. What v1beta2 has as fields, v1beta1
-// had in part as annotations of capsule.clastix.io; they are understood too.
+// Tenant is a team as Capsule describes it. In v1beta1, annotations of capsule.clastix.io had the
+// meaning of some fields of v1beta2; Tenure reads these annotations too.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=tnt
@@ -20,7 +20,7 @@ type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the tenant gets and may do.
+	// spec is the desired state of the tenant, with its rights and limits.
 	// +optional
 	Spec v1beta2.TenantSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.

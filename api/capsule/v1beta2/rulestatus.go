@@ -75,11 +75,11 @@ const (
 	// LabelCollisionScope is the label of the namespaces of a Tenant with a
 	// hostnameCollisionScope other than Disabled, which is its value.
 	LabelCollisionScope = "projectcapsule.dev/hostname-collision-scope"
-	// CollisionCluster is the scope in which no two Ingresses of the cluster have one host and path.
+	// CollisionCluster means that no two Ingresses of the cluster may have the same host and path.
 	CollisionCluster = "Cluster"
-	// CollisionTenant is the scope in which no two Ingresses of a tenant have one host and path.
+	// CollisionTenant means that no two Ingresses of a tenant may have the same host and path.
 	CollisionTenant = "Tenant"
-	// CollisionNamespace is the scope in which no two Ingresses of a namespace have one host and path.
+	// CollisionNamespace means that no two Ingresses of a namespace may have the same host and path.
 	CollisionNamespace = "Namespace"
 
 	// RulesName is the name of the RuleStatus in a namespace.

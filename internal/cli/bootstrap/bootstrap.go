@@ -65,7 +65,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	// RFC-0003 writes the flag without a subcommand. It does nothing there but to be accepted.
+	// RFC-0003 gives the flag without a subcommand, so the command accepts it there. It has no effect.
 	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant; pass it to the subcommand")
 	cmd.AddCommand(newGit(streams))
 	for _, p := range providers {

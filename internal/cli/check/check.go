@@ -121,7 +121,7 @@ func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Clu
 }
 
 // countOlder counts the objects of tenants that the rules would refuse today. They keep running, so
-// that nothing is wrong, and neither is it wrong if the user may not count them.
+// the check does not fail, not even if the user may not count them.
 func (o *options) countOlder(ctx context.Context, streams ui.IO, tenants []discovery.Tenant) lockdown.Result {
 	row := lockdown.Result{Name: "older objects", OK: true}
 	progress := func(string) {}

@@ -126,7 +126,7 @@ const (
 
 // Show prints a diff of [workspace.Set.Diff]. On a terminal it is in colour, and long new files are
 // cut; in a pipe it is whole, for `git apply`. Show removes control characters from the lines of
-// files, but keeps white space.
+// files, but keeps white space. It returns an error if it cannot write to the output.
 func Show(streams ui.IO, diff string) error {
 	screen := streams.Stdout()
 	_, err := io.WriteString(screen, render(screen, diff))

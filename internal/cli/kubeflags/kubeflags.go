@@ -36,7 +36,7 @@ func (f *Flags) Add(cmd *cobra.Command, flags *pflag.FlagSet) {
 	}
 }
 
-// ClientConfig reads the kubeconfig when it is asked to.
+// ClientConfig returns a configuration that reads the kubeconfig when one of its methods is called.
 func (f *Flags) ClientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -64,8 +64,9 @@ func Explain(err error) error {
 	return err
 }
 
-// LocalHint returns the advice, followed by how to use a running local cluster or how to start
-// one, but not those of `tenure verify`, which end with it. Root is the folder of the local clusters.
+// LocalHint returns the advice, followed by how to use a running local cluster or, if there is
+// none, how to start one. It ignores the clusters of `tenure verify`, which end with this command.
+// root is the folder of the local clusters.
 func LocalHint(root, advice string) string {
 	names, err := localcluster.Running(root)
 	names = slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, localcluster.VerifyPrefix) })

@@ -54,7 +54,7 @@ type File struct {
 	dir string
 }
 
-// texts is a list that may be written as one text.
+// texts is a list of texts. In the file, a list of one text may be a single text.
 type texts []string
 
 // errTexts reports a value of the field path that is no text and no list of texts.
@@ -91,7 +91,7 @@ func Choice(fleet string, tenants, platform []string) (discovery.Choice, error) 
 	return choice.With(flags), nil
 }
 
-// ReadFile reads the file of a folder. A folder without one has an empty file.
+// ReadFile reads the file of a folder, and returns an empty File for a folder without one. It returns an error if dir is a file, if the folder has both names of the file, or if the file cannot be read or parsed.
 func ReadFile(dir string) (File, error) {
 	f := File{dir: dir}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {

@@ -85,7 +85,8 @@ type delivery struct {
 }
 
 // ReadFolder returns a report about the manifests in the cluster's folder: which were applied in
-// the cluster, and which were not.
+// the cluster, and which were not. It returns an error if the cluster's objects or the folder
+// cannot be read.
 func ReadFolder(ctx context.Context, cluster *localcluster.Cluster) (*FolderRead, error) {
 	all, err := deliveries(ctx, cluster)
 	if err != nil {
@@ -276,7 +277,7 @@ func dropped(objects []manifestObject, uses []use, all []delivery) (reason strin
 	if len(uses) == 0 {
 		return "no applied Kustomization leads to it", names(objects)
 	}
-	// What fails may have applied objects before, whose health it checks.
+	// An object that fails may have applied its files before, and fail at the health of their objects.
 	working := slices.DeleteFunc(slices.Clone(uses), func(u use) bool { return u.failed != "" && len(u.inventory) == 0 })
 	if len(working) == 0 {
 		return uses[0].object + " " + uses[0].failed, names(objects)

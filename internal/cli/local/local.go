@@ -87,7 +87,7 @@ func (f *Flags) Programs(ctx context.Context, log io.Writer) error {
 }
 
 // Complete adds the values of the fleet's file, finds the cluster's folder if no flag names it,
-// checks the flags and reads the maps. It returns the notes for the user about its choices.
+// checks the flags and reads the maps. It returns the notes for the user about its choices, and an error for an invalid file, flag or map, or if it cannot choose the cluster's folder.
 func (f *Flags) Complete() (notes []string, err error) {
 	file, err := ReadFile(cmp.Or(f.Cluster.Fleet, "."))
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *Flags) read() error {
 	return nil
 }
 
-// Start starts a cluster and shows the steps of the start.
+// Start starts a cluster and shows the steps of the start. It returns the error of [localcluster.Start].
 func (d *Display) Start(ctx context.Context, opts localcluster.Options) (*localcluster.Cluster, error) {
 	steps := ui.NewSteps(d.Screen)
 	defer steps.Close()

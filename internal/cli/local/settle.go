@@ -26,9 +26,11 @@ const (
 	// Tenure's manager creates the source of a tenant's Kustomization when the tenant's rules
 	// are in force.
 	lackingPause = 20 * time.Second
-	// waitingPeriod is how often a pipe, which has no line below the table, says what is awaited.
+	// waitingPeriod is the interval at which the output in a pipe, which has no status line, names
+	// the objects that the command waits for.
 	waitingPeriod = 30 * time.Second
-	// healthPeriod is how often the objects are read whose health others wait for.
+	// healthPeriod is the interval at which the command reads the objects whose health other objects
+	// wait for.
 	healthPeriod = 3 * time.Second
 )
 
@@ -72,7 +74,7 @@ func FailedGenerators(ctx context.Context, cluster *localcluster.Cluster) []flux
 	return flux.FailedGenerators(ctx, kube)
 }
 
-// Settle shows the live table until the fleet has settled, and returns the failures.
+// Settle shows the live table until the fleet has settled, and returns the failures; after patience it also returns the objects that it still waits for. It returns the cause of the context if the context ends, and an error if it cannot write the table.
 func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
 	live := ui.NewLive(d.Screen)
 	d.setLive(live)
@@ -165,14 +167,14 @@ func describeAssessment(a flux.Assessment) string {
 type pauses struct {
 	// planned describes the state that the pause is for; it is empty without a pause.
 	planned string
-	// revisions are those of the objects in that state.
+	// revisions are the revisions of the objects in that state.
 	revisions string
 	// failed reports that the state has failures, working that an object is reconciled again, and
 	// due that the pause ended meanwhile.
 	failed, working, due bool
 }
 
-// pauseStep says what becomes of the pause.
+// pauseStep is the effect of a change on the pause.
 type pauseStep int
 
 const (
@@ -182,7 +184,7 @@ const (
 	settled
 )
 
-// next returns what becomes of the pause after a change, and the length of a pause that begins. Failures
+// next returns the effect of a change on the pause, and the length of a pause that begins. Failures
 // that are tried again do not begin a new pause, and neither do objects that are reconciled again at
 // the same revision beside failures: an interval can be shorter than the pause.
 func (p *pauses) next(rows []flux.Row, now flux.Assessment, rooted bool) (time.Duration, pauseStep) {
@@ -225,8 +227,8 @@ func describeRevisions(rows []flux.Row) string {
 }
 
 func pause(a flux.Assessment) time.Duration {
-	// The local cluster lets a source through whose signature Flux cannot verify, or for which it gets no
-	// credentials of a cloud, a moment later.
+	// Wait longer: the local cluster soon lets a source through whose signature Flux cannot verify,
+	// or for which Flux gets no credentials of a cloud.
 	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool {
 		return f.Lacks || flux.FailsVerification(f.Row) || flux.FailsIdentity(f.Row)
 	}) {
@@ -339,7 +341,7 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 	}
 }
 
-// Folder prints which manifests of the cluster's folder were applied, and lists the others.
+// Folder prints which manifests of the cluster's folder were applied, and lists the others. It returns the error of [ReadFolder].
 func (d *Display) Folder(ctx context.Context, cluster *localcluster.Cluster) error {
 	read, err := ReadFolder(ctx, cluster)
 	if err != nil {

@@ -110,8 +110,8 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	return nil
 }
 
-// dynamic returns notes about what the manager reads of Capsule's objects all the time, and a
-// written Tenant cannot say.
+// dynamic returns notes about the fields of Capsule's objects that the manager evaluates
+// continuously, and that a printed Tenant cannot express.
 func dynamic(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration) []capsule.Note {
 	var notes []capsule.Note
 	if len(tenant.Spec.Rules) > 0 {

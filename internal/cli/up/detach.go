@@ -43,8 +43,8 @@ func detach(ctx context.Context, streams ui.IO) error {
 		return fmt.Errorf("cannot detach: %w", errors.Join(err, w.Close()))
 	}
 	_ = w.Close()
-	// Only until this function returns: the context also ends when all went
-	// well, and the cluster has to outlive that.
+	// Stop the cluster's process with the context only until this function returns: the context
+	// also ends after a successful start, and the cluster must continue to run then.
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
 	return awaitSettled(r, cmd)
 }

@@ -74,13 +74,13 @@ type clusterReport struct {
 	// Dependencies are the objects of the platform that a tenant can hold up: they wait for an object
 	// of the tenant or copy one. They do not change the verdict.
 	Dependencies []string `json:"dependencies,omitempty"`
-	// Assumed says what was assumed about objects that the user has not named: signatures that
+	// Assumed describes the assumptions about objects that the user has not named: signatures that
 	// were not verified, and objects that count as ready. A set of objects makes the verdict
 	// "not judged".
 	Assumed []string `json:"assumed,omitempty"`
-	// Faked says what --fake-secrets has invented.
+	// Faked describes the Secrets and the values of SOPS files that --fake-secrets has invented.
 	Faked []string `json:"faked,omitempty"`
-	// Simulated are the controllers in whose place a stand-in runs.
+	// Simulated are the controllers that a stand-in replaces.
 	Simulated []string     `json:"simulated,omitempty"`
 	Attacks   []attackMade `json:"attacks"`
 	Coverage  coverage     `json:"coverage"`

@@ -16,7 +16,7 @@ import (
 
 // info is the output of the command. The fields stay as they are in later versions.
 type info struct {
-	// Version is such as v0.1.0, or "(devel)" for a build that records none.
+	// Version is a version such as v0.1.0, or "(devel)" for a build that records none.
 	Version string `json:"version"`
 	// Commit is the commit of the sources, if the build recorded it.
 	Commit string `json:"commit,omitempty"`

@@ -1,10 +1,10 @@
-// Package bootstrap connects a cluster with the repository that describes it
-// (rows F4 and R1 of the mission): it commits Flux's manifests, locked down, to a
-// branch, installs them, and waits until the cluster follows the branch.
+// Package bootstrap connects a cluster with the repository that describes it: it commits Flux's
+// manifests, locked down, to a branch, installs them, and waits until the cluster follows the
+// branch.
 //
-// It is a list of steps. Each step checks the current state first, so that another run completes
-// an interrupted one, and changes nothing after a complete one. All checks that can refuse run
-// before the first push. internal/fleet/lockdown writes the files beside Flux's own manifests.
+// It is a list of steps. Each step checks the current state first, so that another run completes an
+// interrupted one, and changes nothing after a complete one. All checks that can refuse run before
+// the first push. internal/fleet/lockdown writes the files beside Flux's own manifests.
 package bootstrap
 
 import (

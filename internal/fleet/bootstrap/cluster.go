@@ -120,7 +120,7 @@ func (b *bootstrapper) checkRights(ctx context.Context) error {
 	if err := b.kube.Create(ctx, self); err == nil {
 		name = self.Status.UserInfo.Username
 	}
-	return fmt.Errorf("%w by %s, who has not every right in it: use a kubeconfig of a cluster admin", ErrCluster, name)
+	return fmt.Errorf("%w by %s, who does not have all rights in it: use a kubeconfig of a cluster admin", ErrCluster, name)
 }
 
 // checkFlux refuses another installation of Flux.
@@ -131,7 +131,7 @@ func (b *bootstrapper) checkFlux(ctx context.Context) error {
 	}
 	for _, d := range deployments.Items {
 		if d.Namespace != Namespace {
-			return fmt.Errorf("%w: there is a Flux in namespace %s, and two of them would fight", ErrFollows, d.Namespace)
+			return fmt.Errorf("%w: Flux already runs in namespace %s, and two installations would undo each other's changes", ErrFollows, d.Namespace)
 		}
 	}
 	if b.live.applied() || len(deployments.Items) == 0 {

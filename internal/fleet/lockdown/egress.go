@@ -16,8 +16,8 @@ import (
 // https://github.com/fluxcd/website/pull/1406.
 const kustomizeController = "kustomize-controller"
 
-// NoProxyThere is the address of the proxy that kustomize-controller uses for all hosts but a few: the
-// discard port of its own Pod, where nothing listens. What it connects to through this proxy fails
+// NoProxyThere is the address of the proxy that kustomize-controller uses for all hosts but a few:
+// the discard port of its own Pod, where nothing listens. Each connection through this proxy fails
 // at once.
 const NoProxyThere = "http://127.0.0.1:9"
 

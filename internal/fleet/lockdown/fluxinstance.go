@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// instanceImages says where the images of Flux are set.
+// instanceImages is the message about the field that sets the images of Flux.
 const instanceImages = "the images are those of spec.distribution of the FluxInstance"
 
 // errInstance reports an option that a fleet with a FluxInstance has in another place.

@@ -1,5 +1,5 @@
 // Package lockdown locks Flux down for many tenants, and removes the lockdown again, by
-// editing the folder of a platform's repository (rows F1, R1 and R6 of the mission).
+// editing the folder of a platform's repository.
 //
 // The lockdown is a kustomize Component in its own folder beside Flux's manifests, so that it
 // can be removed completely from any fleet:

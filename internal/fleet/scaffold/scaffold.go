@@ -1,5 +1,4 @@
-// Package scaffold writes the initial folders of a platform and its tenants (row F2 of the
-// mission), in the layouts of the guide of flux2-multi-tenancy. It keeps existing files, so
+// Package scaffold writes the initial folders of a platform and its tenants, in the layouts of the guide of flux2-multi-tenancy. It keeps existing files, so
 // another run changes nothing except that it adds new clusters.
 //
 //	clusters/CLUSTER/flux-system/           Flux, and the root
@@ -49,7 +48,7 @@ type Fleet struct {
 	Profile lockdown.Options
 }
 
-// Write plans the files of the fleet, and returns further facts or tasks for the user.
+// Write plans the files of the fleet, and returns further facts or tasks for the user. It returns an error if an option is not valid, if a file cannot be planned, or if the lockdown fails.
 func (f Fleet) Write(s *workspace.Set) (notes []string, err error) {
 	if err := f.validate(); err != nil {
 		return nil, err
@@ -159,7 +158,7 @@ type Repository struct {
 	URL string
 }
 
-// Write plans the files of the repository.
+// Write plans the files of the repository. It returns an error if a name is not valid, if the address of the charts is not valid ([tenantrepo.ErrInvalid]), or if a file cannot be planned.
 func (r Repository) Write(s *workspace.Set) error {
 	for _, name := range [][2]string{{"namespace", r.Namespace}, {"service account name", r.Account}, {"chart's name", r.Chart}} {
 		if err := tenantrepo.CheckName(name[0], name[1]); err != nil {

@@ -106,7 +106,7 @@ func (t Tenant) sync() []object {
 		{"The team's repository.", map[string]any{
 			"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": t.metadata(ns, t.Name), "spec": spec,
 		}},
-		{"What of it is applied: each environment's overlay says which folder. When this\nobject goes, it waits until everything that it applied is gone too.", map[string]any{
+		{"Applies a folder of the repository, which each environment's overlay chooses. When this\nobject goes, it waits until everything that it applied is gone too.", map[string]any{
 			"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": t.metadata(ns, t.Name),
 			"spec": map[string]any{
 				"interval": "5m", "retryInterval": "1m", "timeout": "2m", "path": "./", "prune": true,

@@ -21,8 +21,9 @@ type Bases struct {
 	Git *githost.Host
 }
 
-// NewBases returns the bases in mapped folders, without serving them. It keeps files in the folder dir,
-// which must be for it alone.
+// NewBases returns the bases in mapped folders, without serving them. It keeps files in the folder
+// dir, which no other program may use. It returns an error if it cannot write there, or if a mapped
+// folder cannot be read.
 func NewBases(ctx context.Context, dir string, maps []Map) (Bases, error) {
 	host, err := githost.New(ctx, githost.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -39,7 +40,7 @@ func NewBases(ctx context.Context, dir string, maps []Map) (Bases, error) {
 	return Bases{Maps: maps, Git: host}, nil
 }
 
-// Fetch is a [flux.FetchBase].
+// Fetch is a [flux.FetchBase]. It returns an error if the file or branch of a mapped base cannot be read, or cannot be written to dir.
 func (b Bases) Fetch(ctx context.Context, base flux.RemoteBase, dir string) (string, error) {
 	if i := b.fileOf(base); i >= 0 {
 		content, err := os.ReadFile(b.Maps[i].Dir)

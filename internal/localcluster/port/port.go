@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// Reserve reserves a free port until the first call of release. A program can listen
-// on the reserved port by its number. On Linux, the system assigns the port to no
-// other socket; elsewhere, the port is only reserved against other calls in this
-// process.
+// Reserve reserves a free port until the first call of release. A program can listen on the
+// reserved port by its number. On Linux, the system assigns the port to no other socket; elsewhere,
+// the port is only reserved against other calls in this process. It returns an error if there is no
+// free port.
 func Reserve() (number int, release func(), err error) {
 	number, release, err = reserve()
 	if err != nil {

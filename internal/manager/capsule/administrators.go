@@ -22,7 +22,7 @@ const (
 	// administratorRole is the ClusterRole of administrators who assign namespaces: see
 	// config/capsule/rbac.yaml.
 	administratorRole = "tenure-capsule-administrator"
-	// administratorBinding is the ClusterRoleBinding that gives it.
+	// administratorBinding is the ClusterRoleBinding that grants this role to the administrators.
 	administratorBinding = tenancy.RBACPrefix + "capsule:administrators"
 )
 
@@ -43,8 +43,8 @@ func Administers(c client.Reader) func(context.Context, []string) (bool, error) 
 	}
 }
 
-// administrators gives the administrators of a CapsuleConfiguration the right to assign namespaces, if
-// the TenancyProfile says so, and takes it otherwise. The configuration may be nil.
+// administrators grants the administrators of a CapsuleConfiguration the right to assign namespaces
+// if the TenancyProfile says so, and otherwise removes the right. The configuration may be nil.
 func (r *ConfigurationReconciler) administrators(ctx context.Context, c *v1beta2.CapsuleConfiguration, profile *v1alpha1.TenancyProfile) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},

@@ -68,9 +68,9 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// Refuses returns a function that returns why a policy of Capsule's kinds refuses a new namespace of
-// a user, or "": the user is in a group that [Ignored] names, or a rule of the Tenant about metadata
-// refuses it.
+// Refuses returns a function that returns the reason why a policy of Capsule's kinds refuses a new
+// namespace of a user, or "". The reason is that the user is in a group that [Ignored] names, or
+// that a rule of the Tenant about metadata refuses the namespace.
 func Refuses(c client.Reader) func(context.Context, string, []string, *corev1.Namespace) (string, error) {
 	ignored := Ignored(c)
 	return func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error) {
@@ -90,9 +90,9 @@ func Refuses(c client.Reader) func(context.Context, string, []string, *corev1.Na
 	}
 }
 
-// Ignored returns a function that returns why members of groups make no namespaces, or "": the
-// CapsuleConfiguration has one of the groups in spec.ignoreUserWithGroups. The policy
-// tenure-capsule-ignored refuses their namespaces, with the same words.
+// Ignored returns a function that returns the reason why members of the groups may not create
+// namespaces, or "": the CapsuleConfiguration lists one of the groups in spec.ignoreUserWithGroups.
+// The policy tenure-capsule-ignored refuses their namespaces with the same text.
 func Ignored(c client.Reader) func(context.Context, []string) (string, error) {
 	return func(ctx context.Context, groups []string) (string, error) {
 		configuration := &v1beta2.CapsuleConfiguration{}

@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// countCustomResources writes the number of custom resources of which annotations of theirs bound the
-// number, in annotations as Capsule does. Kubernetes counts them, in the quota of each namespace.
+// countCustomResources counts the custom resources whose number an annotation of a Capsule Tenant
+// limits, and writes the counts into annotations of this Tenant, as Capsule does. Kubernetes counts
+// the objects, in the quota of each namespace.
 func (r *TenantReconciler) countCustomResources(ctx context.Context, s *state) error {
 	used := map[corev1.ResourceName]resource.Quantity{}
 	annotations := map[string]corev1.ResourceName{}

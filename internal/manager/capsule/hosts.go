@@ -29,8 +29,8 @@ const (
 	hostsLease = "tenure-capsule-hosts-"
 	// hostsContent is the annotation with the content of such a Lease.
 	hostsContent = "tenure.dev/hosts"
-	// taking is how long a host is reserved for an Ingress that was admitted: longer than the API
-	// server needs to store the Ingress and the cache to show it.
+	// taking is how long the Leases reserve a host for an admitted Ingress: longer than the API
+	// server needs to store the Ingress and the cache to receive it.
 	taking = time.Minute
 	// maxHostAttempts bounds how often a reservation is tried while others write the same Lease.
 	maxHostAttempts = 20

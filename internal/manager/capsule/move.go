@@ -27,9 +27,9 @@ const (
 	retryInterval = 5 * time.Second
 )
 
-// move migrates the objects of Capsule's controller. It labels the namespaces of the tenant;
-// once Tenure's replacements exist there, it deletes Capsule's objects. Left describes what
-// remains besides.
+// move migrates the objects of Capsule's controller. It labels the namespaces of the tenant; once
+// Tenure's replacements exist there, it deletes Capsule's objects. left describes the objects that
+// remain for other reasons.
 func (r *TenantReconciler) move(ctx context.Context, s *state, left, platform []string) error {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}); err != nil {

@@ -106,7 +106,8 @@ func promotes(o client.Object) bool {
 	return o.GetLabels()[capsule.LabelPromote] == "true" || o.GetLabels()[capsule.LabelEntitle] == "true"
 }
 
-// promotion selects the events that promote a service account, change by which labels, or end that.
+// promotion selects the events that add, change or remove a label by which Capsule promotes a
+// service account.
 var promotion = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return promotes(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return promotes(e.Object) },

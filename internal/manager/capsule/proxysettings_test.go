@@ -32,7 +32,7 @@ func TestProxySettings(t *testing.T) {
 	}{
 		{"everything has its effect", &v1beta1.ProxySetting{}, true, ""},
 		{"the proxy deletes nothing", &v1beta1.ProxySetting{}, false, "spec.subjects[0].proxySettings[0].operations: the proxy changes nothing"},
-		{"kinds have to be named", &v1beta1.GlobalProxySettings{}, false, "spec.rules[0].clusterResources[0]: the kinds have to be named"},
+		{"kinds have to be named", &v1beta1.GlobalProxySettings{}, false, "spec.rules[0].clusterResources[0]: name the kinds"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

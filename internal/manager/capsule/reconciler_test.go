@@ -198,7 +198,7 @@ func TestNameTaken(t *testing.T) {
 	apply(t, admin, "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: gas}, spec: {namespaces: {quota: 1}}}")
 	apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: gas}, spec: {owners: [{kind: User, name: bob}]}}")
 	other := theirs(t, c, "gas", "told that the name is taken", func(tt *v1beta2.Tenant) bool {
-		return hasCondition(tt, "Ready", metav1.ConditionFalse, "written by hand") && tt.Status.Size == 0
+		return hasCondition(tt, "Ready", metav1.ConditionFalse, "that a person wrote") && tt.Status.Size == 0
 	})
 	references := "ownerReferences: [{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, name: gas, uid: " + string(other.UID) + "}]"
 	namespace := func(name, label string) {

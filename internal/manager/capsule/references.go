@@ -18,13 +18,13 @@ import (
 // an owner of the namespace. References that Capsule's controller made have no annotation.
 const AnnotationReference = admission.CapsuleReference
 
-// refer makes theirs an owner of each namespace of ours: clients of Capsule read the tenant of
-// a namespace from there. It ends that for namespaces that left the tenant, since Kubernetes
-// deletes an object with its last owner. It returns descriptions of the namespaces for which the
-// manager may not do that.
+// refer makes theirs an owner of each namespace of ours, because clients of Capsule read the tenant
+// of a namespace from its owner. It removes theirs from the owners of namespaces that left the
+// tenant: Kubernetes would delete these namespaces together with theirs. It returns descriptions of
+// the namespaces whose owners the manager may not change.
 func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error) {
 	var namespaces corev1.NamespaceList
-	// Those that change are copied.
+	// patchReference copies a namespace before it changes it.
 	if err := r.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot list namespaces: %w", err)
 	}
@@ -44,7 +44,7 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 		case !in && referred(ns, s.theirs):
 			err := r.unrefer(ctx, ns, s.theirs)
 			if apierrors.IsForbidden(err) {
-				left = append(left, "namespace "+ns.Name+" has left the tenant, and is deleted with it: remove its owner reference to the Tenant")
+				left = append(left, "namespace "+ns.Name+" has left the tenant, but Kubernetes would delete it together with the Tenant: remove its owner reference to the Tenant")
 				continue
 			}
 			if client.IgnoreNotFound(err) != nil {
@@ -56,7 +56,7 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 }
 
 // owned returns the namespaces of which a Tenant of Capsule is an owner. It reads them from the API
-// server, since Kubernetes deletes those that it overlooks.
+// server, because Kubernetes would delete a namespace that the cache does not show.
 func (r *TenantReconciler) owned(ctx context.Context, theirs *v1beta2.Tenant) ([]corev1.Namespace, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.APIReader.List(ctx, &namespaces); err != nil {
@@ -65,9 +65,9 @@ func (r *TenantReconciler) owned(ctx context.Context, theirs *v1beta2.Tenant) ([
 	return slices.DeleteFunc(namespaces.Items, func(ns corev1.Namespace) bool { return !ownedBy(&ns, theirs) }), nil
 }
 
-// disown removes the references to a Tenant of Capsule from those namespaces that have Tenure's label,
-// and from all if the Tenant is being deleted; also references that Capsule made. It reports whether
-// references are left.
+// disown removes the references to a Tenant of Capsule, also those that Capsule made, from the
+// namespaces with Tenure's label or, if the Tenant is being deleted, from all of them. It reports
+// whether references are left.
 func (r *TenantReconciler) disown(ctx context.Context, theirs *v1beta2.Tenant, namespaces []corev1.Namespace) (left bool, err error) {
 	for i := range namespaces {
 		ns := &namespaces[i]

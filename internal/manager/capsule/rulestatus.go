@@ -21,13 +21,14 @@ func ruleStatus() client.Object {
 	return &v1beta2.RuleStatus{TypeMeta: metav1.TypeMeta{APIVersion: v1beta2.GroupVersion.String(), Kind: "RuleStatus"}}
 }
 
-// rules writes the rules of a Tenant of Capsule into a RuleStatus in each of its namespaces, which
-// is there for a Tenant without rules too: clients of Capsule look for it. It comes before the label that puts them in force: in
-// a namespace with the label and without a RuleStatus the API server refuses everything that a
-// rule could be about.
+// rules writes the rules of a Tenant of Capsule into a RuleStatus in each of its namespaces. It
+// also creates the RuleStatus of a Tenant without rules, because clients of Capsule look for it. It
+// runs before the label that puts the rules in force is set: in a namespace with the label and
+// without a RuleStatus, the API server refuses every request that a rule may apply to.
 //
-// If the RuleStatus of a namespace cannot be written, rules returns the problem for the status of the Tenant,
-// and the namespace keeps its RuleStatus. With onlyNew, rules skips the namespaces that have a RuleStatus.
+// If a RuleStatus cannot be computed, rules returns the problem for the status of the Tenant, and
+// the namespace keeps the RuleStatus that it has. With onlyNew, rules skips the namespaces that
+// have a RuleStatus.
 func (r *TenantReconciler) rules(ctx context.Context, s *state, onlyNew bool) (problem, err error) {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -70,7 +71,7 @@ func (r *TenantReconciler) writeRules(ctx context.Context, tenant *v1beta2.Tenan
 		have = &v1beta2.RuleStatus{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta2.RulesName, Labels: labels, OwnerReferences: owners}}
 		err = r.Client.Create(ctx, have, client.FieldOwner(FieldManager))
 	case err == nil && (!equality.Semantic.DeepEqual(have.OwnerReferences, owners) || !equality.Semantic.DeepEqual(have.Labels, labels)):
-		// It is of the Tenant that had the namespace before, or of an older version.
+		// The Tenant that had the namespace before, or an older version of Tenure, wrote it.
 		before := have.DeepCopy()
 		have.Labels, have.OwnerReferences = labels, owners
 		err = r.Client.Patch(ctx, have, client.MergeFrom(before), client.FieldOwner(FieldManager))

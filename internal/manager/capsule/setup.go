@@ -27,7 +27,7 @@ import (
 // concurrent is the maximum number of concurrent reconciles of Tenants.
 const concurrent = 4
 
-// Setup adds the reconcilers of this package to a manager. Package replicate reconciles
+// Setup adds the reconcilers of this package to a manager. Package replication reconciles
 // TenantResources and GlobalTenantResources. It returns an error if the manager refuses a
 // controller, an index or a watch.
 func Setup(mgr manager.Manager, profiles Profiles) error {

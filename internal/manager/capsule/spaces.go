@@ -19,10 +19,10 @@ import (
 // namespaces, roles and quotas.
 const conditionProvisioned = "Provisioned"
 
-// spaces returns the namespaces of the tenant in the format of Capsule's status. A new namespace
-// is in it once its owners have their rights, or when that failed: clients of Capsule wait for it
-// to be listed, and then use it. Before are the entries of the present status, whose conditions
-// keep their times.
+// spaces returns the namespaces of the tenant in the format of Capsule's status. It lists a new
+// namespace once its owners have their rights, or once that has failed: clients of Capsule wait
+// until the status lists a namespace, and then use it. before has the entries of the present
+// status, whose conditions keep their times.
 func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta2.TenantSpace) ([]v1beta2.TenantSpace, error) {
 	known := map[string]v1beta2.TenantSpace{}
 	for _, space := range before {

@@ -117,7 +117,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 		return r.finalize(ctx, s)
 	}
 	if !s.own {
-		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand, and only that one has an effect: delete this Tenant of Capsule, which keeps the namespaces, or give the other one the label "+tenancy.LabelManaged+"="+ManagedValue)
+		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that a person wrote, and only that Tenant has an effect: delete this Tenant of Capsule, which keeps the namespaces, or give the other one the label "+tenancy.LabelManaged+"="+ManagedValue)
 		return r.handOver(ctx, s)
 	}
 	profile, err := r.Profiles.Profile(ctx)
@@ -205,8 +205,8 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	}
 	if s.ours != nil && s.own {
 		s.refuse(reasonTerminating, "it is deleted after all objects of the tenant")
-		// The API server refuses what the deletion of a namespace needs as long as it has no
-		// RuleStatus.
+		// Without a RuleStatus in a namespace, the API server refuses requests that the deletion
+		// of the namespace needs.
 		if _, err := r.rules(ctx, s, true); err != nil {
 			return err
 		}
@@ -224,10 +224,10 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	return r.letGo(ctx, s)
 }
 
-// handOver leaves the namespaces of theirs to a Tenant of Tenure that was written by hand:
-// afterwards, Kubernetes deletes none of them with theirs, with or without the layer. The
-// finalizer is there before the first reference is removed, so that theirs cannot go meanwhile, and
-// stays as long as theirs owns others.
+// handOver leaves the namespaces of theirs to a Tenant of Tenure that a person wrote: it removes
+// theirs from their owners, so that Kubernetes does not delete the namespaces together with theirs.
+// It adds the finalizer before it removes the first reference, so that theirs cannot disappear in
+// between, and removes the finalizer when theirs owns no namespace.
 func (r *TenantReconciler) handOver(ctx context.Context, s *state) error {
 	owned, err := r.owned(ctx, s.theirs)
 	if err != nil {
@@ -253,13 +253,13 @@ func (r *TenantReconciler) letGo(ctx context.Context, s *state) error {
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.theirs, patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot let Tenant %s go: %w", s.theirs.Name, err)
+		return fmt.Errorf("cannot remove the finalizer of Tenant %s: %w", s.theirs.Name, err)
 	}
 	return nil
 }
 
-// apply creates or updates ours if it differs. Its objects get Capsule's names only after it was
-// created and when Capsule's own objects, which have the same names, are gone.
+// apply creates or updates ours if it differs. The objects of ours get Capsule's names only in an
+// update, once Capsule's own objects, which have the same names, no longer exist.
 func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
 	if s.ours != nil && equality.Semantic.DeepEqual(s.ours.Spec, s.result.Spec) && tenancy.CapsuleNames(s.ours) == s.named {
 		return nil

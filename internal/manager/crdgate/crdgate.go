@@ -23,8 +23,8 @@ const (
 	// requeueDelay is the delay after an event about a definition: the API server begins to
 	// serve the kind a moment later.
 	requeueDelay = 500 * time.Millisecond
-	// lookAgain is the longest time between two looks.
-	lookAgain = time.Minute
+	// maxDelay is the longest time between two checks.
+	maxDelay = time.Minute
 )
 
 // StartWhenServed calls do, which for example adds a controller to the manager, when the cluster
@@ -76,35 +76,36 @@ func await(ctx context.Context, mgr manager.Manager, kinds []schema.GroupVersion
 	return look(ctx, changed, func() bool { return len(unserved(mgr, kinds)) == 0 })
 }
 
-// look returns true when there returns true, and false if the context ends before. It calls there
-// after each change of a CRD, and, because a change may arrive before the cluster serves the kind,
+// look returns true when served returns true, and false if the context ends before. It calls served
+// after each change of a CRD and, because a change may arrive before the cluster serves the kind,
 // also with a growing delay.
-func look(ctx context.Context, changed <-chan struct{}, there func() bool) bool {
+func look(ctx context.Context, changed <-chan struct{}, served func() bool) bool {
 	wait := requeueDelay
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for !there() {
+	for !served() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-changed:
 			wait = requeueDelay
 		case <-timer.C:
-			wait = min(2*wait, lookAgain)
+			wait = min(2*wait, maxDelay)
 		}
 		timer.Reset(wait)
 	}
 	return true
 }
 
-// definitions tells of changes of CustomResourceDefinitions, of which the manager
-// watches the metadata anyway. Without them, await looks by the clock.
+// definitions returns a channel that receives a value after changes of CustomResourceDefinitions,
+// whose metadata the manager watches anyway. If the informer fails, the channel receives nothing,
+// and await only checks at intervals.
 func definitions(ctx context.Context, mgr manager.Manager) (changed <-chan struct{}, end func()) {
 	told := make(chan struct{}, 1)
 	tell := func() {
 		select {
 		case told <- struct{}{}:
-		default: // it is told already
+		default: // the channel already has a value
 		}
 	}
 	crd := &metav1.PartialObjectMetadata{}

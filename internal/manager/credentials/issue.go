@@ -22,7 +22,7 @@ import (
 
 // errTaken is returned if a Secret with the name exists that the manager did not create. The
 // manager refers to its own Secrets only.
-var errTaken = errors.New("there is a Secret of the name that is not the platform's: remove it")
+var errTaken = errors.New("a Secret with this name exists, and the manager did not create it: remove it")
 
 // issue writes the credentials of an account.
 type issue struct {

@@ -120,8 +120,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state credentials.State, plan
 	return i.all(ctx)
 }
 
-// renew renews tokens while there is no valid profile: the tokens on record, of an account
-// that the last valid profile still allows to have them.
+// renew renews tokens while there is no valid profile: the recorded tokens of an account to which
+// the last valid profile still allows them.
 func (r *Reconciler) renew(ctx context.Context, account types.NamespacedName, state credentials.State) (ctrl.Result, error) {
 	if state.Account == nil {
 		return ctrl.Result{}, nil

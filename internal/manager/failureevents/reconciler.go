@@ -1,6 +1,6 @@
 // Package failureevents reports failures of a Kustomization or HelmRelease in a namespace of the
 // platform, which tenants cannot read, to the tenant whose objects it applies: as an event in the
-// tenant's namespace, which also reaches the tenant's Alerts. It is row R4, from RFC-0003.
+// tenant's namespace, which also reaches the tenant's Alerts. RFC-0003 demands this.
 package failureevents
 
 import (

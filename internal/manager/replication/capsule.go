@@ -75,7 +75,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	case deleting:
 		return r.leave(ctx, o, d)
 	case !deleting && has != prunes:
-		// No event tells of it, so this goes on.
+		// The change of the finalizer causes no event, so the reconcile continues.
 		if err := r.finalize(ctx, o, prunes); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -125,7 +125,7 @@ func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *decla
 	j := r.empty(o, d)
 	var tenants []string
 	if d.tenants == nil {
-		var none problems // whose the namespace is decides what may be removed
+		var none problems // isManaged decides by the namespace's tenant
 		var err error
 		if tenants, err = r.tenants(ctx, o, d, &none); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err

@@ -38,8 +38,8 @@ type declaration struct {
 	refused string
 	// home is the namespace of the declaration, if it has one.
 	home string
-	// once is set if the objects are applied once a tenant, or once for all tenants, and not in each
-	// namespace: where they are, they say.
+	// once is set if the objects are applied once for each tenant, or once for all tenants, and
+	// not in each namespace: each object then names its own namespace.
 	once bool
 	// alone is set if they are applied once for all tenants.
 	alone bool
@@ -190,9 +190,10 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 	return entries
 }
 
-// notOnce returns a field that objects which are not in each namespace do not have, or "". Templates
-// and copies read what owners of tenants write. In the tenant's namespaces they decide about nothing else; elsewhere
-// they would decide what the account of the declaration writes, and where.
+// notOnce returns a field that a declaration may not have if its objects are not applied in each
+// namespace, or "". Owners of tenants write the objects that templates and copies read. In the
+// tenant's namespaces these objects decide about nothing else; elsewhere they would decide which
+// objects the account of the declaration writes, and where.
 func notOnce(r *v1beta2.Replicated) string {
 	switch {
 	case r.NamespaceSelector != nil:

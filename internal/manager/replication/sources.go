@@ -106,7 +106,7 @@ func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) 
 			if !done {
 				found = e.find(ctx, here, key.account, p)
 				if from.Capsule && here.name == "" {
-					// The plan would refuse to copy copies, which nobody named.
+					// Skip copies: the plan would refuse them, and the selector does not name them.
 					found = slices.DeleteFunc(found, func(u *unstructured.Unstructured) bool { return u.GetLabels()[replication.LabelReplicated] != "" })
 				}
 				read[key] = found

@@ -102,7 +102,7 @@ func delivered(ctx context.Context, from client.Reader, f *reconcileState, where
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(tenancy.KustomizationKind)
 	err := from.List(ctx, list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}, where)
-	if err != nil && !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // as when there is no Flux, or no more
+	if err != nil && !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // Flux is not installed, or no longer
 		return fmt.Errorf("cannot read the deliveries to tenant %s: %w", f.tenant.Name, err)
 	}
 	for i := range list.Items {

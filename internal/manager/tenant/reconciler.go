@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, err
 }
 
-// reconcile runs the steps in order. Each step adds its results to the found state.
+// reconcile runs the steps in order. Each step adds its results to the reconcileState.
 func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
 	if !tenant.DeletionTimestamp.IsZero() {
 		return r.offboard(ctx, tenant)
@@ -184,7 +184,7 @@ func (r *Reconciler) create(ctx context.Context, f *reconcileState) error {
 		case existing.Labels[v1alpha1.LabelTenant] == f.tenant.Name:
 			f.add(existing)
 		default:
-			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: label it %s=%s to assign it to this tenant, or remove it from the list",
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: remove the RoleBindings and Secrets with tokens that others made in it and label it %s=%s to assign it to this tenant, or remove it from the list",
 				name, whose(existing), v1alpha1.LabelTenant, f.tenant.Name)
 		}
 	}

@@ -66,7 +66,8 @@ const (
 	ReasonSeparate = "Separate"
 	// ReasonOverlapping: another tenant may have the same host.
 	ReasonOverlapping = "Overlapping"
-	// ReasonNotComparable: another tenant may have the same host, as far as can be seen.
+	// ReasonNotComparable: the manager cannot compare an expression, so another tenant may have
+	// the same host.
 	ReasonNotComparable = "NotComparable"
 )
 
@@ -85,7 +86,7 @@ type reconcileState struct {
 	list    []*corev1.Namespace
 	// pending are the namespaces that are not reconciled yet.
 	pending []string
-	// reason and message are the first problem, more the number of others.
+	// reason and message are those of the first problem. more is the number of other problems.
 	reason, message string
 	more            int
 	// exceeded lists the resources whose usage exceeds a quota.

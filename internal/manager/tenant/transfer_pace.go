@@ -29,7 +29,7 @@ type transferPace struct {
 
 // tenantTransferPace is the state of the parts of one tenant.
 type tenantTransferPace struct {
-	// used is the last usage that see saw, and changed the time when it changed or when a
+	// used is the last recorded usage, and changed the time when it changed or when a
 	// request waited last.
 	used    string
 	changed time.Time

@@ -68,7 +68,8 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	}
 	value := desired.ParametersLabel(ns.Labels)
 	if ns.Labels[v1alpha1.LabelParameters] == v1alpha1.ParametersWithoutDefaults && value != v1alpha1.ParametersWithoutDefaults {
-		// Before the objects: one that keeps failing must not hold up the defaults.
+		// Set the label before the objects are applied: an object that keeps failing must not
+		// delay the defaults.
 		if err := r.label(ctx, ns, &value); err != nil {
 			return ctrl.Result{}, nil, err
 		}
@@ -97,7 +98,7 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		return result, cmp.Or(problem, errWaiting), nil
 	}
 	if problem != nil {
-		// The parameters may not be written, and those before may have defaults.
+		// The new parameters may not have been written, and the previous ones may have defaults.
 		value = cmp.Or(ns.Labels[v1alpha1.LabelParameters], tenancy.ManagedValue)
 	}
 	wait, err := r.awaitPropagation(ctx, ns, have, value)
@@ -152,7 +153,7 @@ func (r *Reconciler) onlyRemovals(wanted []client.Object, have *contents) []clie
 		}
 		less := want.DeepCopy()
 		less.Subjects = slices.DeleteFunc(less.Subjects, func(s rbacv1.Subject) bool { return !slices.Contains(there.Subjects, s) })
-		// Not what came after it, which may have fewer subjects.
+		// Change only this version of the binding: a later one may have fewer subjects.
 		less.UID, less.ResourceVersion = there.UID, there.ResourceVersion
 		left = append(left, less)
 	}
@@ -228,7 +229,7 @@ func unserved(err error) bool {
 // [grace] is over.
 func (r *Reconciler) refusalDelay(ns *corev1.Namespace) time.Duration {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; !labelled {
-		// Its own parameters will decide.
+		// The namespace's own parameters are not in force yet, and may allow the source.
 		return propagationDelay
 	}
 	if r.Now().Sub(r.refused.first(ns.Name, r.Now())) < grace {
@@ -286,7 +287,7 @@ func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, de
 	if len(labels)+len(annotations) > 0 {
 		patch := mergePatch(ns, map[string]any{"labels": labels, "annotations": annotations})
 		if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
-			return fmt.Errorf("cannot take labels off namespace %s: %w", ns.Name, err)
+			return fmt.Errorf("cannot remove labels and annotations from namespace %s: %w", ns.Name, err)
 		}
 	}
 	if labelsKnown && annotationsKnown && len(labels)+len(annotations) == 0 {
@@ -296,7 +297,7 @@ func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, de
 	u.SetAPIVersion("v1")
 	u.SetKind("Namespace")
 	u.SetName(ns.Name)
-	u.SetUID(ns.UID) // not one that came after it
+	u.SetUID(ns.UID) // do not change a new namespace of the same name
 	u.SetLabels(desired.Labels)
 	if len(desired.Annotations) > 0 {
 		u.SetAnnotations(desired.Annotations)

@@ -29,8 +29,8 @@ const FieldManager = "tenure-manager"
 // learns of both through separate watches, one of which may be late.
 const propagationDelay = 2 * time.Second
 
-// stamp is how much later than its time of creation says an object may have been made:
-// the API server writes whole seconds.
+// stamp is the precision of creation timestamps: the API server drops the fraction of a second, so
+// an object may be newer than its timestamp says.
 const stamp = time.Second
 
 // Events records events; an EventRecorder of Kubernetes implements it.
@@ -171,7 +171,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	}
 	if profile == nil {
 		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NoProfile", "Reconcile",
-			"there is no TenancyProfile named %s: what tenants have stays; until there is one, nothing is made for new ones", v1alpha1.ProfileName)
+			"there is no TenancyProfile named %s: the manager keeps the objects of tenants, and creates no new ones until there is one", v1alpha1.ProfileName)
 		return ctrl.Result{}, nil, nil
 	}
 	have, err := r.read(ctx, ns.Name)

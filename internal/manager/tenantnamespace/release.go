@@ -68,7 +68,7 @@ func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, re
 	metadata["finalizers"] = kept
 	patch := mergePatch(object, metadata)
 	if err := c.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot let quota %s/%s go: %w", object.GetNamespace(), object.GetName(), err)
+		return fmt.Errorf("cannot remove the finalizer of quota %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (r *Reconciler) unfinalize(ctx context.Context, parameters *v1alpha1.Tenant
 	patch := mergePatch(parameters, map[string]any{"resourceVersion": parameters.ResourceVersion, "finalizers": kept})
 	err := r.Client.Patch(ctx, &v1alpha1.TenantParameters{ObjectMeta: metav1.ObjectMeta{Namespace: parameters.Namespace, Name: parameters.Name}}, patch, client.FieldOwner(FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot let the parameters of namespace %s go: %w", parameters.Namespace, err)
+		return fmt.Errorf("cannot remove the finalizer of the parameters of namespace %s: %w", parameters.Namespace, err)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (h head) initialEnd() bool {
 	return annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// WithVersion returns an object, or a Table of one object, with another resource version.
+// WithVersion returns an object, or a Table of one object, with another resource version. It returns an error if the object is not JSON.
 func WithVersion(object json.RawMessage, version string) (json.RawMessage, error) {
 	var content map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(object))

@@ -73,7 +73,7 @@ func (w *watcher) stream(ctx context.Context, namespace string, query url.Values
 	}
 }
 
-// pass reads the next event of a namespace and waits until the caller has been sent it.
+// pass reads the next event of a namespace and waits until the watcher has sent it to the caller.
 func (w *watcher) pass(ctx context.Context, namespace string, decoder *Decoder) error {
 	w.reading.Lock()
 	defer w.reading.Unlock()

@@ -73,11 +73,9 @@ type event struct {
 	frame       Frame
 	head        head
 	err         error // the end of the stream; io.EOF if it ended normally
-	// handled is closed when the caller has been sent the frame.
+	// handled is closed when the watcher has sent the frame to the caller.
 	handled chan struct{}
 }
-
-var errLeft = errors.New("a namespace is not to be seen any more")
 
 // watch answers with the events of all visible namespaces. If a namespace becomes visible,
 // it adds the objects of the namespace. If a namespace is no longer visible, the caller has
@@ -125,11 +123,11 @@ func (s *Server) positionsFor(q Request, query url.Values, namespaces []string) 
 	}
 	at := s.positions.get(q.key(query, version))
 	if at == nil {
-		return nil, expired("too old resource version: " + version + " is not one that a list or watch across namespaces ended with: list anew")
+		return nil, expired("too old resource version: " + version + " does not come from a list or watch of all namespaces that the proxy remembers: list again")
 	}
 	for namespace := range at {
 		if !slices.Contains(namespaces, namespace) {
-			return nil, expired("namespace " + namespace + " is not to be seen any more: list anew")
+			return nil, expired("you may no longer see namespace " + namespace + ": list again")
 		}
 	}
 	return maps.Clone(at), nil
@@ -167,11 +165,11 @@ func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan s
 func (w *watcher) follow(ctx context.Context, before, now []string) error {
 	for _, namespace := range before {
 		if !slices.Contains(now, namespace) {
-			return expired(errLeft.Error() + ": " + namespace + ": list anew")
+			return expired("you may no longer see namespace " + namespace + ": list again")
 		}
 	}
 	if w.q.Grow != nil && len(now) > len(before) && !w.q.Grow(len(now)) {
-		return expired("you have too many watches for one more namespace: list anew")
+		return expired("you have too many watches for one more namespace: list again")
 	}
 	for _, namespace := range now {
 		if !slices.Contains(before, namespace) {

@@ -70,11 +70,11 @@ var (
 	ErrUngoverned = errors.New("the account's namespace has no label of a tenant, so that no rule for tenants holds there: label it " + v1alpha1.LabelFluxTenant + " with the tenant's name")
 	// ErrName means that the names of the Role and RoleBindings, which contain the
 	// account's name, would be longer than maxName.
-	ErrName = errors.New("the account's name is too long to make others of it")
+	ErrName = errors.New("the account's name is too long for the names of the Role and RoleBindings that contain it")
 	// ErrForeign means that another namespace has a ServiceAccount of the same name that
 	// the manager did not create. The manager does not know its rights, so it writes no
 	// token of it.
-	ErrForeign = errors.New("there is a ServiceAccount of the name that is not the platform's: remove it, or give the owner's account another name")
+	ErrForeign = errors.New("a ServiceAccount with this name exists, and the manager did not create it: remove it, or give the owner's account another name")
 	// ErrQuota means that a quota of the namespace allows no further Secrets,
 	// ServiceAccounts or other objects of the credentials.
 	ErrQuota = errors.New("a quota of the namespace is used up: raise it, or remove something")

@@ -1,5 +1,5 @@
 // Package quota computes how much of a ResourceQuota a request uses, as the API server's
-// own ResourceQuota plugin does. It decides no requests: it tells Tenure how much of a
+// own ResourceQuota plugin does. It decides no requests: it computes how much of a
 // tenant's quota must be in a namespace before the plugin checks the request.
 package quota
 
@@ -24,7 +24,7 @@ type Demand struct {
 	pod *corev1.Pod
 }
 
-// Of returns the demand of a request. It is empty for a request that no quota counts.
+// Of returns the demand of a request. It is empty for a request that no quota counts. Of returns an error if it cannot decode the objects of the request.
 func Of(request *admissionv1.AdmissionRequest) (Demand, error) {
 	switch {
 	case request.Resource.Group != "" || request.SubResource != "" && request.Resource.Resource != "pods":

@@ -12,13 +12,13 @@ import (
 
 // Account is a service account.
 type Account struct {
-	// Namespace is the account's.
+	// Namespace is the namespace of the account.
 	Namespace string
-	// Name is the account's.
+	// Name is the name of the account.
 	Name string
 }
 
-// Held is an object that is replicated, or is about to be.
+// Held is an object that a declaration has replicated, or is about to replicate.
 type Held struct {
 	// Key identifies the object.
 	Key

@@ -73,7 +73,7 @@ func (p *planner) wrong(u *unstructured.Unstructured, namespace string) string {
 func (p *planner) wrongKind(u *unstructured.Unstructured) string {
 	version, err := schema.ParseGroupVersion(u.GetAPIVersion())
 	if err != nil || u.GetAPIVersion() == "" || u.GetKind() == "" {
-		return "it has no apiVersion and kind that can be"
+		return "its apiVersion and kind are not valid"
 	}
 	if _, list := u.Object["items"]; list || strings.HasSuffix(u.GetKind(), "List") {
 		return "it is a list: give each object by itself"

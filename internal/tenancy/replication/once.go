@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PlanOnce returns the objects of lists that are applied once, and not in each namespace, and the refused
-// items. An object is in the namespace that it names, or in the cluster. Only Items are applied so, and of
-// the variables only {{ tenant.name }} is known, if the input has a tenant.
+// PlanOnce returns the objects of lists that are applied once, and not in each namespace, and the
+// refused items. An object is in the namespace that it names, or in the cluster. PlanOnce applies
+// only Items, and replaces only the variable {{ tenant.name }}, if the input has a tenant.
 //
-// PlanOnce does not bound the namespaces: the rights of the account that applies the objects do. So it
-// takes nothing that a tenant could have written, such as a template's data.
+// PlanOnce does not limit the namespaces: the rights of the account that applies the objects do. So
+// it uses nothing that a tenant could have written, such as a template's data.
 func PlanOnce(in Input) ([]Object, []Refusal) {
 	p := newPlanner(in)
 	p.once = true
@@ -37,7 +37,7 @@ func PlanOnce(in Input) ([]Object, []Refusal) {
 
 // filledOnce replaces the variable of a text.
 func (p *planner) filledOnce(text string) (string, error) {
-	known := "no variable is known"
+	known := "variables are not allowed"
 	if p.in.Tenant != "" {
 		text = strings.NewReplacer("{{ tenant.name }}", p.in.Tenant, "{{tenant.name}}", p.in.Tenant).Replace(text)
 		known = "only {{ tenant.name }} can be in double braces"
@@ -75,7 +75,8 @@ func (p *planner) added(e *Entry, texts map[string]string, namespace string) (ma
 	return filled, nil
 }
 
-// wrongPlace returns why an object that is applied once is in no place, or "".
+// wrongPlace returns the reason why the namespace of an object that is applied once is missing or
+// superfluous, or "".
 func (p *planner) wrongPlace(u *unstructured.Unstructured, given any, has bool) string {
 	if p.in.Scope(u.GroupVersionKind()) == Cluster {
 		if has {

@@ -25,7 +25,7 @@ func TestPlanOnce(t *testing.T) {
 		"no namespace":   {reason: "no place is meant", tenant: "alpha", entry: Entry{Items: raw(configMap)}, refusal: "list, item 0 (ConfigMap a): it needs a namespace in metadata.namespace"},
 		"a wrong one":    {reason: "no request must go elsewhere", tenant: "alpha", entry: Entry{Items: raw(strings.Replace(configMap, `"name":"a"`, `"name":"a","namespace":"b/../c"`, 1))}, refusal: "its namespace "},
 		"one too many":   {reason: "the kind has none", tenant: "alpha", entry: Entry{Items: raw(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a","namespace":"b"}}`)}, refusal: "objects of the kind ClusterRole are in no namespace"},
-		"no tenant":      {reason: "there is none to name", entry: Entry{Items: raw(here)}, refusal: "no variable is known"},
+		"no tenant":      {reason: "there is none to name", entry: Entry{Items: raw(here)}, refusal: "variables are not allowed"},
 		"a namespace":    {reason: "no namespace is meant", tenant: "alpha", entry: Entry{Items: raw(strings.Replace(here, "of-{{tenant.name}}", "{{namespace}}", 1))}, refusal: "only {{ tenant.name }} can be in double braces"},
 		"in labels":      {reason: "nor in labels", tenant: "alpha", entry: Entry{Items: raw(here), Labels: map[string]string{"a": "{{namespace}}"}}, refusal: "only {{ tenant.name }} can be in double braces"},
 		"our labels":     {reason: "they mean something", tenant: "alpha", entry: Entry{Items: raw(here), Labels: map[string]string{"tenure.dev/tenant": "b"}}, refusal: "label tenure.dev/tenant is not yours to set"},

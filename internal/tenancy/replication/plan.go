@@ -1,7 +1,8 @@
-// Package replication computes which objects the namespaces of a tenant get: a pure
-// function of lists of objects and the tenant's namespaces. All objects that [Plan] returns
-// are in one of these namespaces and of a namespaced kind; those of [PlanOnce] are where they say. It does not decide which account
-// applies the objects, and whether the account has the rights.
+// Package replication computes the objects that the namespaces of a tenant get: a pure function of
+// lists of objects and the tenant's namespaces. All objects that [Plan] returns are in one of these
+// namespaces and of a namespaced kind; the objects of [PlanOnce] are in the namespaces that they
+// name. The package does not decide which account applies the objects, and whether the account has
+// the rights.
 package replication
 
 import (
@@ -34,7 +35,8 @@ const (
 type Scope int
 
 const (
-	// Unknown kinds are not served by the cluster, or are only asked and not stored.
+	// Unknown kinds are not served by the cluster, or the cluster does not store their objects,
+	// as with reviews.
 	Unknown Scope = iota
 	// Namespaced kinds have a namespace.
 	Namespaced
@@ -85,8 +87,8 @@ type Input struct {
 	Tenant string
 	// TenantObject holds what templates can read of the tenant besides its name; it may be nil.
 	TenantObject map[string]any
-	// Namespaces are all that the tenant has. Those of the platform must not be
-	// among them.
+	// Namespaces are all namespaces of the tenant. Namespaces of the platform must not be among
+	// them.
 	Namespaces []Namespace
 	// Entries are the lists.
 	Entries []Entry
@@ -100,7 +102,7 @@ type Object struct {
 	Entry int
 	// Origin is the place of the object in its list, in the format of Capsule's status, such as raw-0.
 	Origin string
-	// Object has a namespace, and of the metadata name, labels and annotations only.
+	// Object is the object. Its metadata has only the name, namespace, labels and annotations.
 	Object *unstructured.Unstructured
 }
 
@@ -109,7 +111,7 @@ type Key struct {
 	Group, Kind, Namespace, Name string
 }
 
-// KeyOf returns an object's.
+// KeyOf returns the key of an object.
 func KeyOf(u *unstructured.Unstructured) Key {
 	gvk := u.GroupVersionKind()
 	return Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
@@ -148,7 +150,7 @@ func (p *planner) planned() ([]Object, []Refusal) {
 	return p.objects, p.refusals
 }
 
-// Selects returns those of the namespaces that get a list.
+// Selects returns the namespaces that get the list.
 func (e *Entry) Selects(namespaces []Namespace) []Namespace {
 	var selected []Namespace
 	for _, ns := range namespaces {
@@ -242,7 +244,7 @@ func (p *planner) templateData(e *Entry, ns Namespace) map[string]any {
 	return data
 }
 
-// object adds one if nothing is wrong with it.
+// object adds an object, or a refusal if the object is not valid.
 func (p *planner) object(index int, e *Entry, namespace, where, origin string, u *unstructured.Unstructured) {
 	where += describe(u)
 	if meta, ok := u.Object["metadata"].(map[string]any); ok && e.Capsule && !p.once {
@@ -279,7 +281,8 @@ func (p *planner) object(index int, e *Entry, namespace, where, origin string, u
 	p.objects = append(p.objects, Object{Entry: index, Origin: origin, Object: u})
 }
 
-// mergeInto adds the fields of another object for the same key. The other one's values win.
+// mergeInto adds the fields of another object for the same key. A value of the other object
+// replaces the value of the same field.
 func mergeInto(object, other map[string]any) {
 	for field, value := range other {
 		inner, isMap := value.(map[string]any)
@@ -298,7 +301,8 @@ func describe(u *unstructured.Unstructured) string {
 	return fmt.Sprintf(" (%s %s)", u.GetKind(), u.GetName())
 }
 
-// merged is a with b on top, nil if there is nothing.
+// merged returns the entries of a and b, and nil if there are none. An entry of b replaces the
+// entry of a with the same name.
 func merged(a, b map[string]string) map[string]string {
 	if len(a)+len(b) == 0 {
 		return nil

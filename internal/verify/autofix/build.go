@@ -52,7 +52,7 @@ type workbench struct {
 	dir   string
 	// edited are the files of the copy that differ from the fleet's.
 	edited []string
-	// known are the results so far, by root and the diff of the root's files.
+	// known caches results, by root and the diff of the root's files.
 	known map[string]result
 	// clusters are the fleet's other clusters; nil until they are read.
 	clusters []cluster

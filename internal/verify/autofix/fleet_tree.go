@@ -37,7 +37,7 @@ type tree struct {
 	// manifests are the paths of the files with objects, in the order in which load reached
 	// them.
 	manifests []string
-	// reached is the number of manifests that the fleet has. Edits added the later ones.
+	// reached is the number of manifests that the fleet has without edits. Edits add later ones.
 	reached int
 	// roots are the folders that Flux applies, with the files and folders that they include.
 	roots map[root]map[string]bool

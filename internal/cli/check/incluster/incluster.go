@@ -66,7 +66,8 @@ func CheckMode(mode string) error {
 	return nil
 }
 
-// Connect returns the cluster to check. Namespace is Flux's.
+// Connect returns the cluster to check. namespace is Flux's namespace. It returns an error if the
+// configuration is not valid.
 func Connect(config *rest.Config, namespace string) (lockdown.Cluster, error) {
 	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -80,8 +81,8 @@ func Connect(config *rest.Config, namespace string) (lockdown.Cluster, error) {
 }
 
 // Print prints the results as a table, and returns an error if a check failed. A fix of several
-// checks is printed once, below the error. It returns the error of the checks if there is one, which
-// ended them.
+// checks is printed once, below the error. If err ended the checks early, Print also prints the
+// results until then, and returns err.
 func Print(streams ui.IO, results []lockdown.Result, err error) error {
 	if err != nil && len(results) == 0 {
 		return err

@@ -58,7 +58,7 @@ type Refusal struct {
 }
 
 // Count counts the objects in the namespaces of tenants. The configuration needs the rights to list
-// and get them, and to impersonate the tenants' accounts. Progress is called with a text for people.
+// and get them, and to impersonate the tenants' accounts. Count calls progress with a text for people. It returns an error if the configuration impersonates a user, if it cannot list or read the objects, or if the context ends.
 func Count(ctx context.Context, config *rest.Config, tenants []discovery.Tenant, progress func(string)) (*Report, error) {
 	if user := config.Impersonate.UserName; user != "" {
 		return nil, fmt.Errorf("the kubeconfig impersonates %s, who cannot impersonate the tenants' accounts in turn", user)

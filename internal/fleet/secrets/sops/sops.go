@@ -255,7 +255,7 @@ func Fingerprint(entity *openpgp.Entity) string {
 	return fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint)
 }
 
-// ReadPGP reads armored OpenPGP public keys. Private keys are refused.
+// ReadPGP reads armored OpenPGP public keys. It returns an error for a text that it cannot parse, and for a private key.
 func ReadPGP(armored []byte) ([]*openpgp.Entity, error) {
 	entities, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(armored))
 	if err != nil {

@@ -52,8 +52,8 @@ type artifact struct {
 	mediaType types.MediaType // of the manifest
 	manifest  []byte
 	blobs     map[string][]byte // by digest
-	// others are all manifests of a layout, by digest, and tags the digests of those with tags of
-	// their own.
+	// others are all manifests of a layout, by digest. tags are the digests of the manifests that
+	// have a tag of their own, by tag.
 	others map[string]document
 	tags   map[string]string
 }

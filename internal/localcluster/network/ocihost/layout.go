@@ -31,7 +31,7 @@ type document struct {
 	content   []byte
 }
 
-// refers are the parts of a document that refer to others, and what the list of referrers shows.
+// refers holds the fields of a document that refer to other documents, and the fields that the list of referrers contains.
 type refers struct {
 	ArtifactType string            `json:"artifactType"`
 	Config       *v1.Descriptor    `json:"config"`
