@@ -241,6 +241,7 @@ func TestCreate(t *testing.T) {
 		{"an alert on another namespace", notification("v1beta3", "Alert", "providerRef: {name: x}, eventSources: [{kind: Kustomization, name: '*', namespace: tools}]"), "spec.eventSources[].namespace"},
 		{"a receiver for another namespace", notification("v1", "Receiver", "type: github, secretRef: {name: x}, resources: [{kind: GitRepository, name: x, namespace: tools}]"), "spec.resources[].namespace"},
 		{"a receiver without authentication", notification("v1", "Receiver", "type: generic, secretRef: {name: x}, resources: [{kind: GitRepository, name: x}]"), "must not have type generic (allowed: generic-hmac, github"},
+		{"a receiver whose token Flux does not compare", notification("v1", "Receiver", "type: cdevents, secretRef: {name: x}, resources: [{kind: GitRepository, name: x}]"), "must not have type cdevents"},
 		{"a receiver", notification("v1", "Receiver", "type: github, secretRef: {name: x}, resources: [{kind: GitRepository, name: x}]"), ""},
 		{"an address outside", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.slack.example.com/services/x'"), ""},
 		{"a Service", notification("v1beta3", "Provider", "type: generic, address: 'https://source-controller.flux-system.svc'"), "must not post to"},

@@ -197,6 +197,8 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a host in capitals", repository("https://GIT.example.com/acme/app"), "must not fetch from", nil},
 		{"a proxy of its own", source("GitRepository", "url: https://git.example.com/acme/app, proxySecretRef: {name: mine}"), "must not fetch through a proxy", nil},
 		{"submodules", source("GitRepository", "url: https://git.example.com/acme/app, recurseSubmodules: true"), "must not set spec.recurseSubmodules", nil},
+		{"another repository in it", source("GitRepository", "url: https://git.example.com/acme/app, include: [{repository: {name: other}}]"), "may include other repositories in spec.include in a shard only", nil},
+		{"nothing in it", source("GitRepository", "url: https://git.example.com/acme/app, include: []"), "", nil},
 		{"credentials from an address of its own", source("Bucket", "endpoint: s3.example.com, bucketName: acme-dev, region: eu, sts: {provider: ldap, endpoint: 'https://x.example.net'}"), "must not get credentials from an address", nil},
 		{"a bucket with a line break", source("Bucket", "endpoint: s3.example.com, bucketName: \"acme-\\nx\", region: eu"), "must not fetch from s3.example.com/acme- x (ask", nil},
 

@@ -168,6 +168,7 @@ func TestWhereContentLeads(t *testing.T) {
 		{"too many sources", generator(101, 1, 1), "ArtifactGenerator x has too many sources: at most 100"},
 		{"too many artifacts", generator(1, 101, 1), "has too many artifacts: at most 100"},
 		{"too many copies", generator(1, 1, 101), "has too many copies in an artifact: at most 100"},
+		{"a generator of what others generate", object("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator", "sources: [{alias: x, kind: GitRepository, name: x}, {alias: y, kind: ExternalArtifact, name: y}], artifacts: [{name: a, copy: [{from: '@x/**', to: '@artifact/'}]}]"), "may read an ExternalArtifact in spec.sources in a shard only"},
 		{"a generator every second", every("1s"), "needs a longer interval in its annotation source.extensions.fluxcd.io/reconcileEvery: at least 30s, not 1s"},
 		{"a generator every hour", every("1h"), ""},
 		{"an artifact for another namespace", strings.Replace(generator(1, 1, 1), "artifacts: [{", "artifacts: [{namespace: tools, ", 1), "must not refer to another namespace in spec.artifacts[].namespace"},
