@@ -42,6 +42,8 @@ type auditedPart struct {
 	matches func(e *ruleEnforcement, v checkedValue) string
 	// lists reports whether the rule has entries about the value; nil for metadata, which [Refusals] leaves out.
 	lists func(e *ruleEnforcement, v checkedValue) bool
+	// unlisted is a value that is allowed without an entry for it; "" if there is none.
+	unlisted string
 }
 
 // NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
@@ -277,7 +279,8 @@ func podParts() []auditedPart {
 			},
 		},
 		{
-			name: "scheduler", kind: "namespace",
+			// The API server gives this scheduler to Pods that name none.
+			name: "scheduler", kind: "namespace", unlisted: corev1.DefaultSchedulerName,
 			values: func(o *unstructured.Unstructured) []checkedValue {
 				return []checkedValue{{value: convert[corev1.Pod](o).Spec.SchedulerName, path: "spec.schedulerName"}}
 			},

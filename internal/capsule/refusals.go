@@ -44,13 +44,7 @@ func (p *auditedPart) refuses(rules []*ruleEnforcement, v checkedValue) bool {
 			return e.Action != actionAllow
 		}
 	}
-	return !p.always(v) && slices.ContainsFunc(rules, func(e *ruleEnforcement) bool { return e.Action == actionAllow })
-}
-
-// always reports whether a value is allowed without an entry for it: the API server gives the default
-// scheduler to Pods that name none.
-func (p *auditedPart) always(v checkedValue) bool {
-	return p.name == "scheduler" && v.value == "default-scheduler"
+	return v.value != p.unlisted && slices.ContainsFunc(rules, func(e *ruleEnforcement) bool { return e.Action == actionAllow })
 }
 
 // ofImages reports whether the rule has entries about the images with a use, such as of a container.

@@ -44,7 +44,7 @@ func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	results = append(results, result("order of a new cluster", len(early) == 0, "tenants' namespaces come after the rules", strings.Join(early, "; ")).
-		advise(lockDown+"; a namespace that "+c.Namespace+"/flux-system applies itself needs a Kustomization of its own"))
+		advise(lockDown+"; a namespace that the root Kustomization applies needs a Kustomization of its own"))
 	plain := unlabelled(namespaces, c.TenantNamespaces)
 	return append(results, result("labels of tenants", len(plain) == 0, "all namespaces of tenants have one, so that the rules apply in them",
 		"the rules for tenants do not apply in "+listed(plain)).advise("add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, in the fleet's manifest")), nil

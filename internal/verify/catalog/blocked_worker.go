@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -95,7 +96,7 @@ func expressions(ctx context.Context, e *Scenario) Finding {
 func inclusions(ctx context.Context, e *Scenario) Finding {
 	var all []request
 	for _, u := range e.ofEveryKind(ctx, "a3") {
-		if u.GetKind() != "GitRepository" || u.GetLabels()["sharding.fluxcd.io/key"] != "" {
+		if u.GetKind() != "GitRepository" || u.GetLabels()[v1alpha1.LabelShard] != "" {
 			continue
 		}
 		including := u.DeepCopy()

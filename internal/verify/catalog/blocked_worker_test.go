@@ -38,3 +38,26 @@ func TestCostlyExpressions(t *testing.T) {
 		}
 	}
 }
+
+// A3 tries to include a repository in a GitRepository, and not where the tenant has a disk of its own.
+func TestInclusions(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, refused string
+		want            Outcome
+	}{
+		{"no policy looks at inclusions", "nothing", GotThrough},
+		{"a policy refuses them", "a3-included", Stopped},
+		{"a policy that refuses every GitRepository says nothing about them", "GitRepository", NotProven},
+	} {
+		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if strings.Contains(fmt.Sprint(o), tc.refused) {
+				return forbidden("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no")
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		if f := inclusions(t.Context(), e); f.Outcome != tc.want {
+			t.Errorf("%s: got %+v, want %s", tc.reason, f, tc.want)
+		}
+	}
+}

@@ -42,13 +42,11 @@ func againstCapsuleRules(ctx context.Context, e *Scenario) Finding {
 		var refused, allowed func(*Scenario) *unstructured.Unstructured
 		for _, object := range kind.objects {
 			r := capsule.Request{User: e.who.user, Groups: append([]string{"system:authenticated"}, e.who.groups...), Object: object(e)}
-			if of := &allowed; len(capsule.Refusals(rules, r)) > 0 {
-				of = &refused
-				if *of == nil {
-					*of = object
-				}
-			} else if *of == nil {
-				*of = object
+			switch refuses := len(capsule.Refusals(rules, r)) > 0; {
+			case refuses && refused == nil:
+				refused = object
+			case !refuses && allowed == nil:
+				allowed = object
 			}
 		}
 		if refused == nil {
