@@ -47,7 +47,7 @@ func TestInclusions(t *testing.T) {
 		want            Outcome
 	}{
 		{"no policy looks at inclusions", "nothing", GotThrough},
-		{"a policy refuses them", "a3-included", Stopped},
+		{"a policy refuses them", "include:", Stopped},
 		{"a policy that refuses every GitRepository says nothing about them", "GitRepository", NotProven},
 	} {
 		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
