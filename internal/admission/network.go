@@ -237,7 +237,8 @@ func hosts() Rule {
 	}
 }
 
-// ingressAnnotations returns the rule about the annotations of Ingresses, and of the Services behind them, with
+// ingressAnnotations returns the rule about the annotations of Ingresses, of the Services behind them, and of the
+// Services that a Gateway gets by spec.infrastructure, with
 // which a tenant reaches into an ingress controller that others use: they write text into its configuration, join the load
 // balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
 // requests to an address within the cluster, or name an object of another namespace. The controller may
@@ -248,25 +249,28 @@ func hosts() Rule {
 // Addresses may be those of a Provider, those of the Ingress itself, which ingress-nginx calls $host, and
 // those of Services of the namespace.
 func ingressAnnotations() Rule {
-	publicOrOwn := "[object.metadata.annotations[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
+	publicOrOwn := "[variables.annotated[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
 		" || " + outside("a", posture+".notifications.addresses") + ")"
+	annotated := func(object string) string {
+		return "(" + isGateway + " ? " + object + ".?spec.?infrastructure.?annotations : " + object + ".metadata.?annotations)"
+	}
 	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
 		text   = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config)$')"
 		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
-		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && object.metadata.annotations[k].contains('@')"
+		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && variables.annotated[k].contains('@')"
 		// The name of a field in JSON may have other letters.
-		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && object.metadata.annotations[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
-		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && object.metadata.annotations[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
+		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && variables.annotated[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
+		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && variables.annotated[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
 	)
 	return Rule{
 		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
-		Title:      "annotations of Ingresses and Services change no controller's configuration and use no objects of others",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services")},
+		Title:      "annotations of Ingresses, Services and Gateways change no controller's configuration and use no objects of others",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupGateway, "gateways")},
 		scope:      tenantObjects,
 		conditions: notOperator,
-		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: "object.metadata.?annotations.orValue({}).filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
-			" && !(oldObject != null && oldObject.metadata.?annotations[?k] == object.metadata.?annotations[?k]) && !" + permitsIfSet("network.ingressAnnotations", "k") + ")"}},
+		variables: []admissionregistrationv1.Variable{{Name: "annotated", Expression: annotated("object") + ".orValue({})"}, {Name: "reaching", Expression: "variables.annotated.filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
+			" && !(oldObject != null && " + annotated("oldObject") + "[?k] == optional.of(variables.annotated[k])) && !" + permitsIfSet("network.ingressAnnotations", "k") + ")"}},
 		validations: []validation{{
 			"variables.reaching.size() == 0",
 			objectPhrase + " + 'must not have the annotation ' + " + short("variables.reaching.join(', ')") + " + ', which reaches beyond the tenant (allowed: ' + (" + optional("network.ingressAnnotations") + ".hasValue() ? " + short(named("network.ingressAnnotations")) + " : 'none') + ')'",
