@@ -89,7 +89,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n flux-system port-forward service/tenure-proxy", at: elsewhere, elsewhere: "TestClients"},
 		{begins: "kubectl create namespace dev-team-preview", at: elsewhere, elsewhere: "TestManager creates namespaces as an owner"},
 
-		{begins: "kubectl -n flux-system logs deployment/tenure-manager | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
+		{begins: "kubectl -n flux-system logs -l app=tenure-manager --tail=-1 | jq", at: elsewhere, elsewhere: "the machine may lack jq"},
 		{begins: "kubectl delete -k config/monitoring", at: elsewhere, elsewhere: "the local cluster has no kinds of Prometheus"},
 		{begins: "kubectl -n flux-system create job --from=cronjob/tenure-check", at: elsewhere, elsewhere: "TestRelease makes the Job"},
 		{begins: "kubectl -n flux-system wait --for=condition=Complete job/tenure-check-now", at: elsewhere, elsewhere: "TestRelease waits for the Job"},

@@ -76,7 +76,7 @@ func TestPatches(t *testing.T) {
 		"wide role": {
 			reason:  "a fleet with one flag less, and a role of its own that is too wide",
 			change:  widen,
-			through: []string{"A2-api", "I6-api", "I8-api", "I18-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api"},
+			through: []string{"A2-api", "A5-api", "I6-api", "I8-api", "I18-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api"},
 			// The role still has kinds that the example's quotas do not count.
 			stays: []string{"A2-api"},
 		},
