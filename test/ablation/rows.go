@@ -111,6 +111,7 @@ func listedExclusions() map[string]Exclusion {
 		"A9-api":                       absent,
 		"A9-api-Tenant":                absent,
 		"S2-api":                       absent,
+		"W15-api":                      absent,
 		"S8-git":                       fixed,
 		"S8-git-loop":                  fixed,
 		"S10-git":                      keys,

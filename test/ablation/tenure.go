@@ -273,7 +273,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api", "W12-api", "W12-git"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "I26-api", "I26-api-copyFrom", "I26-api-dependsOn", "A3-api-shard", "A5-api-workloads", "A7-api", "A9-api", "A9-api-Tenant", "N6-api", "S11-api", "S12-api", "S14-api", "W12-api", "W12-git", "W15-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "the manager's own code refuses foreign objects, whatever account applies them: see TestVerify of internal/manager/replication"}

@@ -18,6 +18,7 @@ var untried = []struct{ rule, resources, reason string }{
 	{"external-artifacts", "externalartifacts/status", "without an ExternalArtifact of its own, which S3 tries to make, a tenant has no status to write"},
 	{"hosts", "services", "a Service has hosts in the annotations of one DNS controller only"},
 	{"hosts", "listenersets tcproutes udproutes", "a set of listeners belongs to a Gateway, and the routes name no host"},
+	{"ingress-annotations", "gateways", "W13 tries a Service itself; the rule's own tests try the annotations that a Gateway gives to its Service"},
 	{"managed", "helmcharts alerts providers receivers imagerepositories imagepolicies imageupdateautomations", "I10 edits what delivers; the rule has one condition for all kinds"},
 	{"managed", "secrets configmaps", "A5 and W1 overwrite what limits a namespace; the rule has one condition for all kinds"},
 	{"manager", "serviceaccounts resourcequotas limitranges secrets networkpolicies clusternetworkpolicies roles tenants tenantparameters helmreleases gitrepositories ocirepositories externalartifacts externalartifacts/status mutatingwebhookconfigurations validatingwebhookconfigurations persistentvolumes", "I25 tries the first step of each way to cluster-admin; the rule lists what the manager may write"},
