@@ -71,7 +71,7 @@ root() {
 		[ -z "${UNRACED:-}" ] || run -run "$UNRACED" ./internal/proxy
 	fi
 	echo "go test of other packages"
-	run $(grep -vxF "$detected"$'\n'"$heavy" <<<"$all")
+	run -parallel "$parallel" $(grep -vxF "$detected"$'\n'"$heavy" <<<"$all")
 	# One package at a time: otherwise twice as many clusters run at once.
 	if [ -n "$heavy" ]; then
 		echo "go test ${apart[*]}"

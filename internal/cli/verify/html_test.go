@@ -75,6 +75,7 @@ func TestHTMLProblems(t *testing.T) {
 	for want, set := range map[string]func(*clusterReport){
 		"! missing: the group x":   func(c *clusterReport) { c.Lacking = []string{"the group x"} },
 		"! depends: a waits for b": func(c *clusterReport) { c.Dependencies = []string{"a waits for b"} },
+		"? not tried: a may write": func(c *clusterReport) { c.OtherKinds = []otherKinds{{"b.example.com", []string{"b"}, []string{"a"}}} },
 		"? assumed: a":             func(c *clusterReport) { c.Assumed = []string{"a"} },
 		"? simulated: a":           func(c *clusterReport) { c.Simulated = []string{"a"} },
 	} {

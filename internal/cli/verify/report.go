@@ -74,6 +74,9 @@ type clusterReport struct {
 	// Dependencies are the objects of the platform that a tenant can hold up: they wait for an object
 	// of the tenant or copy one. They do not change the verdict.
 	Dependencies []string `json:"dependencies,omitempty"`
+	// OtherKinds are the custom kinds that tenants may write and that no attack tries. They do not change
+	// the verdict.
+	OtherKinds []otherKinds `json:"otherKinds,omitempty"`
 	// Assumed describes the assumptions about objects that the user has not named: signatures that
 	// were not verified, and objects that count as ready. A set of objects makes the verdict
 	// "not judged".
@@ -115,6 +118,13 @@ type tenant struct {
 type platform struct {
 	Namespace string `json:"namespace"`
 	Why       string `json:"why"`
+}
+
+// otherKinds are kinds of an API group that tenants may write, see [catalog.OtherKinds].
+type otherKinds struct {
+	Group     string   `json:"group"`
+	Resources []string `json:"resources"`
+	Tenants   []string `json:"tenants"`
 }
 
 type notReady struct {
@@ -235,6 +245,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	for _, failure := range f.failures {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
 	}
+	for _, kinds := range f.attacks.OtherKinds {
+		c.OtherKinds = append(c.OtherKinds, otherKinds(kinds))
+	}
 	c.Lacking = flux.Lacking(f.failures)
 	if f.ahead != "" {
 		c.Lacking = append(c.Lacking, f.ahead)
@@ -275,6 +288,34 @@ func (c clusterReport) stoppedAttacks() []string {
 		}
 	}
 	return all
+}
+
+// kindsNotTried describes the kinds that no attack tries, those of the same tenants in one text.
+func (c clusterReport) kindsNotTried() []string {
+	var tenants, texts []string
+	for _, kinds := range c.OtherKinds {
+		of, text := someOf(kinds.Tenants), someOf(kinds.Resources)+" of "+kinds.Group
+		if i := slices.Index(tenants, of); i >= 0 {
+			texts[i] += "; " + text
+			continue
+		}
+		tenants, texts = append(tenants, of), append(texts, text)
+	}
+	for i, of := range tenants {
+		texts[i] = of + " may write kinds of controllers that verify does not know, and no attack tries them: " + texts[i]
+	}
+	return texts
+}
+
+// maxNamed is the maximum number of tenants or kinds that a text names.
+const maxNamed = 3
+
+// someOf lists the first names, and counts the others.
+func someOf(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
 
 // alike copies an attack that got through to the tenants of the same shape. The baseline is

@@ -131,6 +131,10 @@ func (p *page) causes(c clusterReport) {
 		p.WriteString("\n")
 		p.heading("! depends", ui.Yellow, dependency+": a tenant that breaks its object blocks the platform")
 	}
+	for _, kinds := range c.kindsNotTried() {
+		p.WriteString("\n")
+		p.heading("? not tried", ui.Yellow, kinds)
+	}
 	for _, assumed := range c.Assumed {
 		p.WriteString("\n")
 		p.heading("? assumed", ui.Yellow, assumed)

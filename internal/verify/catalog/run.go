@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +80,8 @@ type Report struct {
 	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one,
 	// as text: see [discovery.Dependencies].
 	Dependencies []string
+	// OtherKinds are the custom kinds that tenants may write and that no attack tries, by group.
+	OtherKinds []OtherKinds
 }
 
 // Count returns the number of attacks with an outcome.
@@ -163,6 +166,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
 		}
 		all = append(all, &tenantRun{scenario: e, attacks: attacks, results: make([]*Result, len(attacks))})
+	}
+	if report.OtherKinds, err = otherKinds(ctx, admin, slices.Collect(maps.Values(full)), report.Like); err != nil {
+		return report, err
 	}
 	err = (&scheduler{progress: opts.Progress}).run(ctx, all)
 	for _, a := range all {
