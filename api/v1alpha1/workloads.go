@@ -517,4 +517,11 @@ type Storage struct {
 	// address, such as nfs. The default is false: the volume could be another tenant's. The provisioner of a class makes a new volume for each claim.
 	// +optional
 	ExistingVolumes *bool `json:"existingVolumes,omitempty"`
+
+	// copyAnnotations are the names of annotations of Secrets, ConfigMaps, service accounts, Roles and
+	// RoleBindings by which a controller of the platform may copy a tenant's object into other namespaces, or an object of another
+	// namespace into the tenant's: those of kubernetes-replicator, reflector and config-syncer. If it is unset,
+	// there are none. Other annotations need no entry.
+	// +optional
+	CopyAnnotations *AllowedNames `json:"copyAnnotations,omitempty"`
 }

@@ -181,6 +181,7 @@ func Rules() []Rule {
 		charts(),
 		claims(),
 		contents(),
+		copies(),
 		cordon(),
 		credentialRights(),
 		credentialSecrets(),

@@ -47,6 +47,8 @@ var breaches = map[string]map[string]string{
 		each(`{"spec":{"listeners":[{"name":"a","port":443,"protocol":"HTTPS","hostname":"*.example.com"}]}}`, "gateways"+gatewayGroup),
 		each(`{"spec":{"rules":[{"host":"*.example.com","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}}`, "ingresses.networking.k8s.io"),
 	),
+	"tenure-copies": each(`{"metadata":{"annotations":{"replicator.v1.mittwald.de/replicate-to":"tools"}}}`,
+		"secrets", "configmaps", "serviceaccounts", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"),
 	"tenure-ingress-annotations": join(
 		each(`{"metadata":{"annotations":{"nginx.ingress.kubernetes.io/server-snippet":"a"}}}`, "ingresses.networking.k8s.io", "services"),
 		each(`{"spec":{"infrastructure":{"annotations":{"haproxy.org/backend-config-snippet":"a"}}}}`, "gateways"+gatewayGroup),

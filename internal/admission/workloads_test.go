@@ -51,7 +51,7 @@ spec:
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gateways: {allowed: [gateways/shared]}
       ingressAnnotations: {allowed: ["nginx.org/*", haproxy.org/auth-secret]}
-    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, attributesClasses: {allowed: [silver]}, volumes: {allowed: ["shop-*"]}, existingVolumes: true}
+    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, attributesClasses: {allowed: [silver]}, volumes: {allowed: ["shop-*"]}, existingVolumes: true, copyAnnotations: {allowed: ["reflector.v1.k8s.emberstack.com/reflection-auto-*"]}}
   selectedClasses:
     priorityClasses: [premium]
     runtimeClasses: [confined]
@@ -414,7 +414,29 @@ func storageCases() []limitCase {
 	for i := range 32 {
 		templates = append(templates, fmt.Sprintf("{metadata: {name: d%d}, spec: {storageClassName: gold-9%02d, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", i, i))
 	}
+	copied := func(what, kind, annotation, limited, unlimited string) limitCase {
+		api := "v1"
+		if strings.HasPrefix(kind, "Role") {
+			api = "rbac.authorization.k8s.io/v1"
+		}
+		manifest := "{apiVersion: " + api + ", kind: " + kind + ", metadata: {name: x, annotations: {" + annotation + "}}"
+		if kind == "RoleBinding" {
+			manifest += ", roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: []"
+		}
+		return limitCase{what, manifest + "}", limited, unlimited}
+	}
 	return []limitCase{
+		copied("a Secret that is copied into a namespace", "Secret", "replicator.v1.mittwald.de/replicate-to: flux-system", "must not have the annotation replicator.v1.mittwald.de/replicate-to, by which a controller copies objects between namespaces (allowed: reflector.v1.k8s.emberstack.com/reflection-auto-*)", "(allowed: none) (rule tenure-copies)"),
+		copied("a RoleBinding that is copied into namespaces", "RoleBinding", "replicator.v1.mittwald.de/replicate-to-matching: a=b", "RoleBinding x must not have the annotation", "RoleBinding x must not have the annotation"),
+		copied("a Role that is copied into namespaces", "Role", "replicator.v1.mittwald.de/replicate-to: '.*'", "Role x must not have the annotation", "Role x must not have the annotation"),
+		copied("a ConfigMap that is copied into all namespaces", "ConfigMap", "kubed.appscode.com/sync: ''", "must not have the annotation kubed.appscode.com/sync", "must not have the annotation kubed.appscode.com/sync"),
+		copied("a Secret that the tenant may have copied", "Secret", "reflector.v1.k8s.emberstack.com/reflection-auto-enabled: 'true', reflector.v1.k8s.emberstack.com/reflection-auto-namespaces: '.*'", "", "must not have the annotation reflector.v1.k8s.emberstack.com/reflection-auto-"),
+		copied("one that is not copied", "Secret", "reflector.v1.k8s.emberstack.com/reflection-auto-enabled: 'false'", "", ""),
+		copied("one that others may copy", "Secret", "replicator.v1.mittwald.de/replication-allowed: 'true', reflector.v1.k8s.emberstack.com/reflection-allowed: 'true'", "", ""),
+		copied("a copy of another namespace's Secret", "Secret", "replicator.v1.mittwald.de/replicate-from: flux-system/keys", "must not have the annotation replicator.v1.mittwald.de/replicate-from", "must not have the annotation replicator.v1.mittwald.de/replicate-from"),
+		copied("a copy of a Secret whose namespace begins alike", "ConfigMap", "reflector.v1.k8s.emberstack.com/reflects: limited-too/keys", "must not have the annotation reflector.v1.k8s.emberstack.com/reflects", "must not have the annotation reflector.v1.k8s.emberstack.com/reflects"),
+		copied("a copy within the namespace", "ConfigMap", "reflector.v1.k8s.emberstack.com/reflects: limited/keys", "", "must not have the annotation reflector.v1.k8s.emberstack.com/reflects"),
+		copied("an account", "ServiceAccount", "replicator.v1.mittwald.de/replicate-to: flux-system", "ServiceAccount x must not have the annotation", "ServiceAccount x must not have the annotation"),
 		claim("an allowed class", ", storageClassName: fast", "", ""),
 		claim("another class", ", storageClassName: slow", "must not have storage class 'slow' (allowed: fast, classes whose labels match the selector)", ""),
 		claim("the last of 1,000 classes by their labels", ", storageClassName: gold-999", "", ""),

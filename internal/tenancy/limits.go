@@ -102,6 +102,7 @@ func storage(set, profile v1alpha1.Storage) v1alpha1.Storage {
 		Volumes:           cmp.Or(set.Volumes, profile.Volumes),
 		AttributesClasses: cmp.Or(set.AttributesClasses, profile.AttributesClasses),
 		ExistingVolumes:   cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
+		CopyAnnotations:   cmp.Or(set.CopyAnnotations, profile.CopyAnnotations),
 	}
 	return *limits.DeepCopy()
 }

@@ -39,7 +39,7 @@ func TestLimitsOfATenant(t *testing.T) {
 				},
 				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name), IngressAnnotations: names(name),
 			},
-			Storage: v1alpha1.Storage{Classes: classes(name), AttributesClasses: names(name), Volumes: names(name), ExistingVolumes: new(name == "tenant")},
+			Storage: v1alpha1.Storage{Classes: classes(name), AttributesClasses: names(name), Volumes: names(name), ExistingVolumes: new(name == "tenant"), CopyAnnotations: names(name)},
 		}}}
 	}
 	profile, tenants := full("profile"), full("tenant").Spec.Tenants

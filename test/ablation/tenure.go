@@ -107,7 +107,7 @@ func listedTenureRows() []Row {
 		singleControl(quotaWebhook(), "A9-api"),
 		singleControl(appliedAlone(), "A9-api-Tenant"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git", "W14-api", "W14-git"}},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W7-api", "W7-git", "W10-api", "W10-git", "W13-api", "W13-git", "W14-api", "W14-git", "W16-api", "W16-git"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),

@@ -209,6 +209,8 @@ func (s state) open() map[string]bool {
 		"W9-git":  applies("discovery.k8s.io", "endpointslices") || delivers,
 		"W10-git": applied || delivers,
 		"W14-git": applied || delivers,
+		"W16-api": in("create", "", "configmaps") || in("create", "", "secrets"),
+		"W16-git": applies("", "configmaps") || delivers,
 		"W11-git": (applied || delivers) && !s.labels["pod-security.kubernetes.io/enforce"],
 		"A2-api":  s.uncounted() || namespaces,
 

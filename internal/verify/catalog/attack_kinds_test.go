@@ -14,6 +14,7 @@ import (
 // with the reason.
 var untried = []struct{ rule, resources, reason string }{
 	{"claims", "resourceclaimtemplates", "W11 tries the claims themselves; the rule's own tests try templates"},
+	{"copies", "serviceaccounts roles rolebindings", "W16 tries a Secret and a ConfigMap; the rule has one condition for all kinds"},
 	{"credential-secrets", "roles rolebindings", "the attack needs a replication of the fleet, and the rule's own tests try it"},
 	{"external-artifacts", "externalartifacts/status", "without an ExternalArtifact of its own, which S3 tries to make, a tenant has no status to write"},
 	{"hosts", "services", "a Service has hosts in the annotations of one DNS controller only"},

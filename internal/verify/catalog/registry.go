@@ -117,6 +117,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignHosts,
 		addIngressAnnotations,
 		addPodAnnotations,
+		addCopiedObject,
 		addForeignVolume,
 		addSystemPriority,
 		addForeignConnections,
