@@ -139,6 +139,9 @@ func TestCreateByAdversary(t *testing.T) {
 		return object("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation", "interval: 1h, sourceRef: {kind: GitRepository, name: app}, git: {commit: {author: {email: a@example.com}, messageTemplate: "+
 			strconv.Quote(strings.ReplaceAll(template, "`", `"`))+"}}")
 	}
+	oidc := func(fields string) string {
+		return notification("v1", "Receiver", "type: generic-oidc, resources: [{kind: GitRepository, name: x}], oidcProviders: [{issuerURL: 'https://tokens.example.com', "+fields+"}]")
+	}
 	for _, tc := range []struct {
 		reason, manifest, want string
 		by                     client.Client
@@ -177,6 +180,11 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a long commit message", message(strings.Repeat("x", 1025)), "needs a simpler template", nil},
 		{"an expression of a Receiver", notification("v1", "Receiver", "type: generic-hmac, secretRef: {name: x}, resourceFilter: '[1].map(a, a) == []', resources: [{kind: GitRepository, name: x}]"), "needs a simpler expression in spec.resourceFilter", nil},
 		{"an expression for one resource", notification("v1", "Receiver", "type: generic-hmac, secretRef: {name: x}, resources: [{kind: GitRepository, name: x, filter: '[1].map(a, a) == []'}]"), "needs a simpler expression in spec.resources[].filter", nil},
+		{"an expression about a token", oidc("validations: [{message: x, expression: '[1].map(a, a) == []'}]"), "needs a simpler expression in spec.oidcProviders[].validations[].expression", nil},
+		{"a variable about a token", oidc("validations: [{message: x, expression: 'true'}], variables: [{name: a, expression: '[1].map(a, a)'}]"), "needs a simpler expression in spec.oidcProviders[].variables[].expression", nil},
+		{"a variable of a variable", oidc("validations: [{message: x, expression: 'true'}], variables: [{name: a, expression: claims.sub}, {name: b, expression: '[.vars.a, vars.a]'}]"), "without + and without vars", nil},
+		{"a variable that is longer than the token", oidc("validations: [{message: x, expression: 'true'}], variables: [{name: a, expression: claims.sub + claims.sub}]"), "without + and without vars", nil},
+		{"the expressions of Flux's documentation", oidc(`validations: [{message: x, expression: "vars.owner == 'acme' && claims.ref.startsWith('refs/heads/')"}], variables: [{name: owner, expression: "claims.repository.split('/')[0]"}]`), "Receiver x must not have type generic-oidc (allowed: generic-hmac", nil},
 		{"a status of a commit", notification("v1beta3", "Provider", "type: github, address: 'https://git.example.com/acme/x', secretRef: {name: x}, commitStatusExpr: \"[1].map(a, 'x').join()\""), "needs a simpler expression in spec.commitStatusExpr", nil},
 		{"waiting as long as its interval", kustomization(mine + ", wait: true"), "needs spec.timeout, at most 15m", nil},
 		{"waiting for health checks as long", kustomization(mine + ", healthChecks: [{apiVersion: v1, kind: Service, name: x}]"), "needs spec.timeout", nil},

@@ -55,6 +55,7 @@ func bounds() Rule {
 	r.validations = append(r.validations, generators(limits)...)
 	r.validations = append(r.validations, inclusions()...)
 	for _, field := range []string{
+		"spec.oidcProviders[].validations[].expression", "spec.oidcProviders[].variables[].expression",
 		"spec.dependsOn[].readyExpr", "spec.healthCheckExprs[].current", "spec.healthCheckExprs[].inProgress", "spec.healthCheckExprs[].failed",
 		"spec.resourceFilter", "spec.resources[].filter", "spec.commitStatusExpr",
 	} {
@@ -64,6 +65,10 @@ func bounds() Rule {
 				field, maxExpression, strings.ReplaceAll(functions, "|", ", "))),
 		})
 	}
+	r.validations = append(r.validations, validation{
+		path("spec.oidcProviders[].variables[].expression", "!%s.contains('vars') && !%s.contains('+')"),
+		objectPhrase + " + " + quote("needs a simpler expression in spec.oidcProviders[].variables[].expression: without + and without vars, since each variable could be a multiple of the one before"),
+	})
 	r.validations = append(r.validations, validation{
 		path("spec.git.commit.messageTemplate", fmt.Sprintf("size(%%s) <= %[1]d && %%s.matches('%[2]s') && [%%s.findAll('%[3]s')].all(f, size(f) <= 1 && f.all(r, size(%%s.split(r.substring(r.lastIndexOf('$')).findAll('^[$][A-Za-z0-9_]+')[0])) == 3))", maxExpression, messageTemplate, rangeVariable)),
 		objectPhrase + " + " + quote(fmt.Sprintf("needs a simpler template in spec.git.commit.messageTemplate: at most %d characters; range over .Changed, .Updated and .Values, and once over a variable that has no other use; if, else and end; no other assignment and no parentheses; of functions only %s",

@@ -47,7 +47,8 @@ func TestAllowedHasAllRules(t *testing.T) {
 		}
 		seen++
 		condition := p.Spec.MatchConditions[0].Expression
-		if strings.Contains(condition, "variables.") {
+		// A Receiver has a field of this name.
+		if strings.Contains(strings.ReplaceAll(condition, ".variables.", "."), "variables.") {
 			t.Errorf("the match condition of %s has variables, which the API server does not know there", p.Name)
 		}
 		for _, r := range Rules() {

@@ -42,6 +42,7 @@ var breaches = map[string]map[string]string{
 		"metrictemplates.flagger.app": `{"spec":{"provider":{"address":"http://other.example.net/"}}}`,
 	},
 	"tenure-hosts": join(
+		each(`{"spec":{"service":{"apex":{"annotations":{"external-dns.alpha.kubernetes.io/hostname":"*.example.com"}}}}}`, "canaries.flagger.app"),
 		each(`{"metadata":{"annotations":{"external-dns.alpha.kubernetes.io/hostname":"*.example.com"}}}`, "services"),
 		each(`{"spec":{"hostnames":["*.example.com"]}}`, "httproutes"+gatewayGroup, "grpcroutes"+gatewayGroup, "tlsroutes"+gatewayGroup),
 		each(`{"spec":{"listeners":[{"name":"a","port":443,"protocol":"HTTPS","hostname":"*.example.com"}]}}`, "gateways"+gatewayGroup),
@@ -50,6 +51,7 @@ var breaches = map[string]map[string]string{
 	"tenure-copies": each(`{"metadata":{"annotations":{"replicator.v1.mittwald.de/replicate-to":"tools"}}}`,
 		"secrets", "configmaps", "serviceaccounts", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"),
 	"tenure-ingress-annotations": join(
+		each(`{"spec":{"service":{"canary":{"annotations":{"haproxy.org/backend-config-snippet":"a"}}}}}`, "canaries.flagger.app"),
 		each(`{"metadata":{"annotations":{"nginx.ingress.kubernetes.io/server-snippet":"a"}}}`, "ingresses.networking.k8s.io", "services"),
 		each(`{"spec":{"infrastructure":{"annotations":{"haproxy.org/backend-config-snippet":"a"}}}}`, "gateways"+gatewayGroup),
 	),
@@ -75,6 +77,7 @@ var breaches = map[string]map[string]string{
 		"resourcesetinputproviders.fluxcd.controlplane.io": `{"spec":{"type":"ExternalService","url":"https://kubernetes.default.svc/"}}`,
 	},
 	"tenure-services": join(
+		each(`{"spec":{"service":{"primary":{"annotations":{"metallb.io/loadBalancerIPs":"198.51.100.7"}}}}}`, "canaries.flagger.app"),
 		each(`{"spec":{"type":"NodePort"}}`, "services"),
 		each(`{"spec":{"addresses":[{"value":"198.51.100.7"}]}}`, "gateways"+gatewayGroup),
 	),

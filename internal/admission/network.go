@@ -16,10 +16,17 @@ const (
 // namespace.
 var notOperator = append([]string{notEverywhere}, notThePlatform...)
 
-// serviceAnnotations returns CEL for a list of the annotations of a Service, or of a Gateway and of the
-// Service that its controller makes.
+// serviceMetadata returns CEL for a list of the metadata that controllers give the Services which they make of a
+// Gateway or of a Canary, and otherwise for a list of other metadata. Flagger gives that of the first Service to the
+// route and the VirtualService of a Canary too.
+func serviceMetadata(object, otherwise string) string {
+	return fmt.Sprintf("("+isCanary+" ? ['apex', 'primary', 'canary'].map(f, %[1]s.?spec.?service[?f]) : "+isGateway+" ? [%[1]s.?spec.?infrastructure] : [%[2]s])", object, otherwise)
+}
+
+// serviceAnnotations returns CEL for a list of the annotations of an object, and of the Services that a controller
+// makes of it.
 func serviceAnnotations(object string) string {
-	return fmt.Sprintf("[%[1]s.metadata.?annotations.orValue({}), %[1]s.?spec.?infrastructure.?annotations.orValue({})]", object)
+	return "([" + object + ".?metadata] + " + serviceMetadata(object, "") + ").map(m, m.?annotations.orValue({}))"
 }
 
 // chosenAddress is CEL that holds if a request chooses the address of a Service within the cluster: the API
@@ -35,18 +42,18 @@ const (
 
 // services returns the rule about Services: their types and the addresses that they take. The controller of a
 // Gateway makes a Service of it, with the addresses and the annotations that the Gateway names, and as the
-// platform.
+// platform. So does Flagger with the Services of a Canary.
 func services() Rule {
 	types := optional("network.services.types")
 	ranges := optional("network.services.externalIPs")
 	const (
 		// A Gateway may name the Service of a proxy in its own namespace.
 		requested = "(!(" + isGateway + ") ? [] : %[1]s.?spec.?addresses.orValue([]).filter(a, !(a.?type.orValue('IPAddress') == 'Hostname' && a.?value.orValue('').matches('^[a-z0-9-]+([.]' + request.namespace + '([.]svc([.][a-z0-9.-]+)?)?)?$'))).map(a, a.?value.orValue('')))"
-		addresses = "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP]) + " + requested +
-			" + " + addressAnnotations + ".map(k, [%[1]s.metadata.?annotations[?k].orValue(''), %[1]s.?spec.?infrastructure.?annotations[?k].orValue('')].join(',')).join(',').replace('[', '').replace(']', '').replace('\"', '').split(',').map(a, a.trim()).filter(a, a != ''))"
 		openPorts = "(%[1]s.?spec.?ports.orValue([]).map(n, n.?nodePort.orValue(0)) + [%[1]s.?spec.?healthCheckNodePort.orValue(0)]).filter(n, n > 0)"
 		typeOf    = "%s.?spec.?type.orValue('ClusterIP')"
 	)
+	addresses := "(%[1]s.?spec.?externalIPs.orValue([]) + (%[1]s.?spec.?loadBalancerIP.orValue('') == '' ? [] : [%[1]s.spec.loadBalancerIP]) + " + requested +
+		" + " + serviceAnnotations("%[1]s") + ".map(m, " + addressAnnotations + ".map(k, m[?k].orValue('')).join(',')).join(',').replace('[', '').replace(']', '').replace('\"', '').split(',').map(a, a.trim()).filter(a, a != ''))"
 	had := func(expression string) string {
 		return "(oldObject == null ? [] : " + fmt.Sprintf(expression, "oldObject") + ")"
 	}
@@ -55,8 +62,8 @@ func services() Rule {
 	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)) || isIP(a) && !(a in object.?spec.?externalIPs.orValue([])) && " + optional("network.services.loadBalancerIPs") + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
 	r := Rule{
 		Name: Prefix + "services", Rows: []string{"W4"},
-		Title:      "Services and Gateways use the types and the addresses that the tenant may use",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status"), on(writes, groupGateway, "gateways")},
+		Title:      "Services, Gateways and Canaries use the types and the addresses that the tenant may use",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services"), on(updates, "", "services/status"), on(writes, groupGateway, "gateways"), on(writes, groupFlagger, "canaries")},
 		scope:      tenantObjects,
 		conditions: notOperator,
 		validations: []validation{
@@ -66,7 +73,7 @@ func services() Rule {
 				objectPhrase + " + 'has an address of a load balancer in its status, which only the platform writes'",
 			},
 			{
-				isGateway + " || " + fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
+				isGateway + " || " + isCanary + " || " + fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
 				objectPhrase + " + 'must not have type ' + " + fmt.Sprintf(typeOf, "object") + " + ' (allowed: ' + " + types + ".orValue(['ClusterIP', 'LoadBalancer']).join(', ') + ')'",
 			},
 			{
@@ -98,12 +105,12 @@ func services() Rule {
 		{"annotations", "network.services.deniedAnnotations", "network.services.deniedAnnotationExpression", "annotation"},
 	} {
 		patterns, expression := optional(of.denied), optional(of.expression)
-		denied := fmt.Sprintf("("+isGateway+" ? object.?spec.?infrastructure : object.?metadata).?%[1]s.orValue({}).filter(k, (%[2]s.orValue([]).exists(p, %[3]s) || %[4]s.hasValue() && k.matches(%[4]s.value()))"+
-			" && !(oldObject != null && ("+isGateway+" ? oldObject.?spec.?infrastructure : oldObject.?metadata).?%[1]s[?k] == ("+isGateway+" ? object.?spec.?infrastructure : object.?metadata).?%[1]s[?k]))",
+		denied := fmt.Sprintf(serviceMetadata("object", "object.?metadata")+".map(m, m.?%[1]s.orValue({}).filter(k, (%[2]s.orValue([]).exists(p, %[3]s) || %[4]s.hasValue() && k.matches(%[4]s.value()))"+
+			" && !(oldObject != null && "+serviceMetadata("oldObject", "oldObject.?metadata")+".exists(o, o.?%[1]s[?k] == m.?%[1]s[?k]))))",
 			of.field, patterns, matchesName("p", "k"), expression)
 		r.validations = append(r.validations, validation{
-			"!" + patterns + ".hasValue() && !" + expression + ".hasValue() || " + denied + ".size() == 0",
-			objectPhrase + " + 'must not have the " + of.what + " ' + " + short(denied+".join(', ')") + " + ': the platform denies it'",
+			"!" + patterns + ".hasValue() && !" + expression + ".hasValue() || " + allEmpty(denied),
+			objectPhrase + " + 'must not have the " + of.what + " ' + " + short(joinLists(denied)) + " + ': the platform denies it'",
 		})
 	}
 	return r
@@ -154,7 +161,7 @@ const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.t
 
 // hostAnnotations are the annotations whose hosts external-dns and the dns-controller of kOps publish, and
 // that ingress-nginx, HAProxy Ingress, Kong and the controller of Azure's gateway serve, beside those in the spec:
-// lists with commas. The Service of a Gateway has those of spec.infrastructure.
+// lists with commas.
 const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias'" +
 	", 'haproxy-ingress.github.io/server-alias', 'ingress.kubernetes.io/server-alias', 'haproxy-ingress.github.io/redirect-from', 'ingress.kubernetes.io/redirect-from'" +
 	", 'konghq.com/host-aliases', 'appgw.ingress.kubernetes.io/hostname-extension']"
@@ -163,9 +170,10 @@ const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kuberne
 const (
 	isIngress = "request.resource.resource == 'ingresses'"
 	isGateway = "request.resource.resource == 'gateways'"
+	isCanary  = "request.resource.resource == 'canaries'"
 	listens   = "request.resource.resource in ['gateways', 'listenersets']"
-	// unnamed are the kinds that have hosts in annotations only.
-	unnamed = "request.resource.resource in ['services', 'tcproutes', 'udproutes']"
+	// unnamed are the kinds that have hosts in annotations only; [flagger] has the other hosts of a Canary.
+	unnamed = "request.resource.resource in ['services', 'canaries', 'tcproutes', 'udproutes']"
 )
 
 // hostNames returns CEL for lists of the hosts of an object of [hosts]; an empty host stands for all.
@@ -175,8 +183,8 @@ func hostNames(object string) string {
 		" : %[3]s ? [%[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))]"+
 		" : %[4]s || %[1]s.?spec.?parentRefs.orValue([]).size() > 0 && %[1]s.spec.parentRefs.all(r, r.?kind.orValue('') == 'Service') ? []"+
 		" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [['']] : [%[1]s.spec.hostnames.map(h, string(h))])"+
-		" + %[5]s.map(a, [%[1]s.metadata.?annotations[?a].orValue(''), %[1]s.?spec.?infrastructure.?annotations[?a].orValue('')].join(',').split(',').map(h, h.trim()).filter(h, h != '')))",
-		object, isIngress, listens, unnamed, hostAnnotations)
+		" + %[6]s.map(m, %[5]s.map(a, m[?a].orValue('')).join(',').split(',').map(h, h.trim()).filter(h, h != '')))",
+		object, isIngress, listens, unnamed, hostAnnotations, serviceAnnotations(object))
 }
 
 // plainHost is CEL that is true if h is a host, or a pattern with a star, in any script: nginx reads an alias
@@ -200,9 +208,9 @@ func hosts() Rule {
 	list := optional("network.hosts")
 	return Rule{
 		Name: Prefix + "hosts", Rows: []string{"W5"},
-		Title: "Ingresses, Gateways, routes and Services use the hosts and the classes that the tenant may use",
+		Title: "Ingresses, Gateways, routes, Services and Canaries use the hosts and the classes that the tenant may use",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"),
+			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupFlagger, "canaries"),
 			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
 		},
 		scope:      tenantObjects,
@@ -238,7 +246,7 @@ func hosts() Rule {
 }
 
 // ingressAnnotations returns the rule about the annotations of Ingresses, of the Services behind them, and of the
-// Services that a Gateway gets by spec.infrastructure, with
+// Services that controllers make of a Gateway or a Canary, with
 // which a tenant reaches into an ingress controller that others use: they write text into its configuration, join the load
 // balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
 // requests to an address within the cluster, or name an object of another namespace. The controller may
@@ -249,31 +257,31 @@ func hosts() Rule {
 // Addresses may be those of a Provider, those of the Ingress itself, which ingress-nginx calls $host, and
 // those of Services of the namespace.
 func ingressAnnotations() Rule {
-	publicOrOwn := "[variables.annotated[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
+	publicOrOwn := "[m[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
 		" || " + outside("a", posture+".notifications.addresses") + ")"
 	annotated := func(object string) string {
-		return "(" + isGateway + " ? " + object + ".?spec.?infrastructure.?annotations : " + object + ".metadata.?annotations)"
+		return serviceMetadata(object, object+".?metadata") + ".map(m, m.?annotations.orValue({}))"
 	}
 	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
 		text   = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config)$')"
 		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
-		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && variables.annotated[k].contains('@')"
+		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && m[k].contains('@')"
 		// The name of a field in JSON may have other letters.
-		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && variables.annotated[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
-		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && variables.annotated[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
+		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && m[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
+		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && m[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
 	)
 	return Rule{
 		Name: Prefix + "ingress-annotations", Rows: []string{"W13"},
-		Title:      "annotations of Ingresses, Services and Gateways change no controller's configuration and use no objects of others",
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupGateway, "gateways")},
+		Title:      "annotations of Ingresses, Services, Gateways and Canaries change no controller's configuration and use no objects of others",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupGateway, "gateways"), on(writes, groupFlagger, "canaries")},
 		scope:      tenantObjects,
 		conditions: notOperator,
-		variables: []admissionregistrationv1.Variable{{Name: "annotated", Expression: annotated("object") + ".orValue({})"}, {Name: "reaching", Expression: "variables.annotated.filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
-			" && !(oldObject != null && " + annotated("oldObject") + "[?k] == optional.of(variables.annotated[k])) && !" + permitsIfSet("network.ingressAnnotations", "k") + ")"}},
+		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: annotated("object") + ".map(m, m.filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
+			" && !(oldObject != null && " + annotated("oldObject") + ".exists(o, k in o && o[k] == m[k])) && !" + permitsIfSet("network.ingressAnnotations", "k") + "))"}},
 		validations: []validation{{
-			"variables.reaching.size() == 0",
-			objectPhrase + " + 'must not have the annotation ' + " + short("variables.reaching.join(', ')") + " + ', which reaches beyond the tenant (allowed: ' + (" + optional("network.ingressAnnotations") + ".hasValue() ? " + short(named("network.ingressAnnotations")) + " : 'none') + ')'",
+			allEmpty("variables.reaching"),
+			objectPhrase + " + 'must not have the annotation ' + " + short(joinLists("variables.reaching")) + " + ', which reaches beyond the tenant (allowed: ' + (" + optional("network.ingressAnnotations") + ".hasValue() ? " + short(named("network.ingressAnnotations")) + " : 'none') + ')'",
 		}},
 	}
 }

@@ -52,6 +52,7 @@ spec:
   breakGlass: [firefighters]
   tenants:
     bounds: {maxObjects: 2}
+    network: {services: {deniedLabels: ["denied.example.com/*"]}}
     sources: {anyChartDependencies: true, helm: ["https://charts.example.com/**", "https://*.example.org", "https://pages.example.net/team"]}
     notifications: {addresses: ["https://hooks.example.com/team/**", "https://github.example.com/api/v3"], headers: [Authorization, X-Scope]}
     flagger: {addresses: ["http://prometheus.monitoring:9090"], hosts: ["shop.example.com", "*.team.example.com"], gateways: [ingress/public]}
@@ -202,6 +203,13 @@ func TestWhereContentLeads(t *testing.T) {
 		{"Flagger: a webhook by the older name", opened("opened", flagger("Canary", "canaryAnalysis: {webhooks: [{name: y, url: 'http://loadtester.tools/'}]}")), "spec.canaryAnalysis.webhooks[].url"},
 		{"Flagger: a metrics server", opened("opened", flagger("Canary", "metricsServer: 'http://prometheus.tools:9090'")), "spec.metricsServer"},
 		{"Flagger: the platform's metrics", opened("opened", canary("", ", metrics: [{name: x, query: 'up'}]")), "must not query the platform's metrics"},
+		{"Flagger: ordinary metadata of its Services", opened("opened", canary(", apex: {labels: {team: a}, annotations: {team: a, metallb.io/allow-shared-ip: opened/a, external-dns.alpha.kubernetes.io/hostname: shop.example.com}}, primary: {}, canary: {labels: {team: a}}", "")), ""},
+		{"Flagger: text for the configuration of a controller, by a Service of it", opened("opened", canary(", canary: {annotations: {haproxy.org/backend-config-snippet: a}}", "")), "Canary x must not have the annotation haproxy.org/backend-config-snippet, which reaches beyond the tenant"},
+		{"Flagger: a policy of another namespace, by a Service of it", opened("opened", canary(", apex: {annotations: {a.example.com/policies: tools/a}}", "")), "must not have the annotation a.example.com/policies"},
+		{"Flagger: the load balancer of others, by a Service of it", opened("opened", canary(", primary: {annotations: {loadbalancer.openstack.org/load-balancer-id: a}}", "")), "Canary x must not have the annotation loadbalancer.openstack.org/load-balancer-id, which shares or takes over"},
+		{"Flagger: an address, by a Service of it", opened("opened", canary(", apex: {annotations: {metallb.io/loadBalancerIPs: 10.0.0.1}}", "")), "Canary x must not take the address 10.0.0.1"},
+		{"Flagger: every host, by a Service of it", opened("opened", canary(", apex: {annotations: {external-dns.alpha.kubernetes.io/hostname: '*.example.com'}}", "")), "Canary x must not have host *.example.com"},
+		{"Flagger: a label that the platform denies Services", opened("opened", canary(", canary: {labels: {denied.example.com/a: b}}", "")), "Canary x must not have the label denied.example.com/a: the platform denies it"},
 		{"Flagger: an upstream elsewhere", opened("opened", flagger("Canary", "upstreamRef: {name: x, namespace: tools}")), "spec.upstreamRef.namespace"},
 		{"Flagger: a mirror elsewhere", opened("opened", canary(", mirror: [{backendRef: {name: x, namespace: tools}}]", "")), "spec.service.mirror[].backendRef.namespace"},
 		{"Flagger: an address of the list", opened("opened", flagger("MetricTemplate", "provider: {type: prometheus, address: 'http://prometheus.monitoring:9090'}, query: x")), ""},

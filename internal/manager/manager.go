@@ -153,7 +153,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, rules tenant.R
 			options.Refuses, options.Administers = capsule.Refuses(mgr.GetClient()), capsule.Administers(mgr.GetClient())
 			options.More = map[string]ctrladmission.Handler{
 				admission.AuditWebhookPath: &capsule.AuditHandler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(leaseName)},
-				admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now},
+				admission.HostsWebhookPath: &capsule.HostsHandler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace, Now: time.Now, Limits: webhook.NewLimits()},
 			}
 		}
 		if keeper, err = webhook.Setup(ctx, mgr, options); err != nil {

@@ -33,8 +33,8 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 	if name == "" {
 		return nil, refuse("namespace %s belongs to no tenant that you own: owners change the labels and annotations of their own namespaces only", before.Name)
 	}
-	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
-		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	if who := h.flowDistinguisher(ctx, name, q); !h.limits.Allow(who) {
+		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, TenantRate)
 	}
 	if err := h.alone(ctx, before, q.namespace); err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ type Handler struct {
 	// turn.
 	turns [shards]chan *look
 	// limits bound the rate of requests of each tenant's owners.
-	limits *limits
+	limits *Limits
 }
 
 // look is the last state of a tenant that was read from the API server, with its time.
@@ -89,7 +89,7 @@ type look struct {
 
 // NewHandler returns a handler that is ready.
 func NewHandler(c client.Reader, live client.Reader, keeper *reservations.Keeper, profiles Profiles) *Handler {
-	h := &Handler{Client: c, APIReader: live, Reservations: keeper, Profiles: profiles, Now: time.Now, limits: newLimits()}
+	h := &Handler{Client: c, APIReader: live, Reservations: keeper, Profiles: profiles, Now: time.Now, limits: NewLimits()}
 	for i := range h.turns {
 		h.turns[i] = make(chan *look, 1)
 		h.turns[i] <- nil
@@ -206,8 +206,8 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	if err != nil {
 		return nil, err
 	}
-	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
-		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	if who := h.flowDistinguisher(ctx, name, q); !h.limits.Allow(who) {
+		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, TenantRate)
 	}
 	if q.another, err = h.another(ctx, q, name); err != nil {
 		return nil, err

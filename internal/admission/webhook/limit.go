@@ -8,31 +8,33 @@ import (
 )
 
 const (
-	// tenantRate is the average number of namespaces per second that the owners of one
-	// tenant may request, and tenantBurst the maximum at once. The webhook writes each
-	// request to the reservations, so a request costs the platform more than the owner.
-	tenantRate, tenantBurst = 50, 1000
+	// TenantRate is the average number of requests per second that one tenant may send to a
+	// webhook, such as for namespaces, and tenantBurst the maximum at once. The webhook writes each
+	// request to the reservations, so a request costs the platform more than the tenant.
+	TenantRate  = 50
+	tenantBurst = 1000
 	// maxLimited is the maximum number of tenants and users that limits remembers.
 	maxLimited = 10000
 )
 
-// limits bound the rate of requests of each tenant. When there are more than maxLimited
-// tenants and users, limits forget the least recently used. They are safe for concurrent
+// Limits bound the rate of requests of each tenant. When there are more than maxLimited
+// tenants and users, Limits forget the least recently used. They are safe for concurrent
 // use.
-type limits struct {
+type Limits struct {
 	mu sync.Mutex
 	of *lru.Cache
 }
 
-func newLimits() *limits { return &limits{of: lru.New(maxLimited)} }
+// NewLimits returns Limits that nobody has used.
+func NewLimits() *Limits { return &Limits{of: lru.New(maxLimited)} }
 
-// allow reports whether a tenant or user may send one more request.
-func (l *limits) allow(who string) bool {
+// Allow reports whether a tenant or user may send one more request.
+func (l *Limits) Allow(who string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one, ok := l.of.Get(who)
 	if !ok {
-		one = rate.NewLimiter(tenantRate, tenantBurst)
+		one = rate.NewLimiter(TenantRate, tenantBurst)
 		l.of.Add(who, one)
 	}
 	return one.(*rate.Limiter).Allow()

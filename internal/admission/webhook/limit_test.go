@@ -9,9 +9,9 @@ import (
 // sending requests gets no new burst when the cache evicts others.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	l := newLimits()
+	l := NewLimits()
 	exhaust := func() (allowed int) {
-		for l.allow("busy") {
+		for l.Allow("busy") {
 			allowed++
 		}
 		return allowed
@@ -20,7 +20,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d requests were allowed, want at least the burst of %d", got, tenantBurst)
 	}
 	for i := range 3 * maxLimited {
-		if !l.allow(fmt.Sprint("other-", i)) {
+		if !l.Allow(fmt.Sprint("other-", i)) {
 			t.Fatalf("request %d of somebody else was refused", i)
 		}
 		// The limiter adds tokens as time passes.

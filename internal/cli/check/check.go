@@ -46,6 +46,8 @@ fleet's folder. Check writes nothing. It also reports:
   - Tenants that may use the hosts of other tenants
   - namespaces of tenants without a tenant's label, where the rules do not apply
   - objects of the platform that wait for an object of a tenant
+  - Secrets with a token of an account that owns a tenant or that Flux applies as, and Pods
+    that run as one: they are older than the account's rights, and keep working
   - objects of tenants that today's rules would refuse, because they are older than a
     rule or a limit. They keep running, so they are not wrong. Check asks with dry runs
     that create the objects as the tenants' accounts, which you may need to impersonate
@@ -117,7 +119,7 @@ func (o *options) check(ctx context.Context, streams ui.IO, cluster lockdown.Clu
 	if err != nil || len(tenants) == 0 {
 		return results, err
 	}
-	return append(results, o.countOlder(ctx, streams, tenants)), nil
+	return append(results, earlierCredentials(ctx, cluster.Client, tenants), o.countOlder(ctx, streams, tenants)), nil
 }
 
 // countOlder counts the objects of tenants that the rules would refuse today. They keep running, so

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -17,7 +18,7 @@ func addApplyingAccountPod(register func(...Attack)) {
 	}
 	register(Attack{
 		ID: "I9", Via: API,
-		Kinds:      everyPod,
+		Kinds:      slices.Concat(everyPod, []string{"Pod/exec"}),
 		Title:      "runs a Pod as its reconciler's service account",
 		Controls:   []string{"policy on spec.serviceAccountName of Pods"},
 		References: []string{"RFC-0003"},
@@ -26,11 +27,15 @@ func addApplyingAccountPod(register func(...Attack)) {
 			if e.foreignAccount() {
 				return e.nothingThere(ctx, "the account is outside of the tenant's namespaces", "account "+e.Account.String()+" is in a namespace of the platform's")
 			}
-			return runsPods([]func(*Scenario) *unstructured.Unstructured{as(own)}, request{
+			earlier, err := e.earlierPods(ctx, e.Account, "as which Flux applies its manifests")
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			return runsPods([]func(*Scenario) *unstructured.Unstructured{as(own)}, slices.Concat([]request{{
 				what:  "run a Pod as its reconciler's account",
 				aimed: creating(as(own)),
 				own:   creating(as(func(*Scenario) string { return "default" })),
-			})(ctx, e)
+			}}, earlier)...)(ctx, e)
 		},
 	})
 }

@@ -71,6 +71,9 @@ func expressions(ctx context.Context, e *Scenario) Finding {
 	}
 	var all []request
 	for _, u := range e.ofEveryKind(ctx, "a3") {
+		if u.GetKind() == "Receiver" {
+			all = append(all, tokenExpression(ctx, e, u)...)
+		}
 		for _, field := range fields[u.GetKind()] {
 			with := func(expression string) func(*Scenario) *unstructured.Unstructured {
 				return func(*Scenario) *unstructured.Unstructured {
@@ -89,6 +92,29 @@ func expressions(ctx context.Context, e *Scenario) Finding {
 		}
 	}
 	return requests(all...)(ctx, e)
+}
+
+// tokenExpression tries a costly expression about the token of a Receiver's caller, if the tenant may have a Receiver
+// of this type.
+func tokenExpression(ctx context.Context, e *Scenario, receiver *unstructured.Unstructured) []request {
+	with := func(expression string) func(*Scenario) *unstructured.Unstructured {
+		return func(*Scenario) *unstructured.Unstructured {
+			u := receiver.DeepCopy()
+			spec, _ := u.Object["spec"].(map[string]any)
+			delete(spec, "secretRef")
+			spec["type"] = "generic-oidc"
+			spec["oidcProviders"] = []any{map[string]any{
+				"issuerURL":   "https://tokens.example.com",
+				"validations": []any{map[string]any{"expression": expression, "message": "canary"}},
+			}}
+			return u
+		}
+	}
+	own := creating(with(plain))
+	if own(ctx, e) != nil {
+		return nil
+	}
+	return []request{{what: "take all time and memory of the controller by an expression in the oidcProviders of a Receiver", aimed: creating(with(costly)), own: own}}
 }
 
 // inclusions tries to include another repository in a GitRepository: two that include each other grow at each

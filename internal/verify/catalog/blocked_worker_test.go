@@ -24,6 +24,7 @@ func TestCostlyExpressions(t *testing.T) {
 		{"not the conditions of dependencies", "readyExpr", GotThrough},
 		{"not the health checks", "healthCheckExprs", GotThrough},
 		{"not the filter of a Receiver", "resourceFilter", GotThrough},
+		{"not the expressions about the token of a Receiver's caller", "oidcProviders", GotThrough},
 		{"not the template of a commit message", "messageTemplate", GotThrough},
 	} {
 		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

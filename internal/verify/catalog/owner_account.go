@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,11 +17,11 @@ import (
 func addOwnerAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I24", Via: API, Owners: OwnersWithin,
-		Kinds:      slices.Concat(everyPod, []string{"Secret", "ServiceAccount", "ServiceAccount/token"}),
-		Title:      "acts as an owner's service account in its namespace: with a Pod, a token or a change of the account",
+		Kinds:      slices.Concat(everyPod, []string{"Pod/exec", "Secret", "ServiceAccount", "ServiceAccount/token"}),
+		Title:      "acts as an owner's service account in its namespace: with a Pod, a token, also one that exists, or a change of the account",
 		Controls:   []string{"policy on accounts that own a tenant", "RBAC"},
 		References: []string{"RFC-0003"},
-		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: an owner's account can create namespaces"},
+		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: an owner's account can create namespaces. Delete the Secrets with its tokens and the Pods that run as it, which a policy does not"},
 		Run:        wearsOwnersAccount,
 	})
 }
@@ -40,6 +41,13 @@ func wearsOwnersAccount(ctx context.Context, e *Scenario) Finding {
 		pods = append(pods, make)
 		all = append(all, request{what: "run a Pod as " + account + ", which owns a tenant", aimed: creating(make), own: creating(podAs("default"))})
 		others = append(others, borrowingRequests(account)...)
+		for _, find := range []func(context.Context, discovery.Account, string) ([]request, error){e.earlierTokens, e.earlierPods} {
+			earlier, err := find(ctx, discovery.Account{Namespace: e.Namespace, Name: account}, "which owns a tenant")
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			others = append(others, earlier...)
+		}
 	}
 	all = append(all, others...)
 	for _, account := range named {
