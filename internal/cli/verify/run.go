@@ -76,7 +76,7 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 		f.err = errInterrupted
 	case err != nil:
 		f.err = err
-		if !errors.Is(err, ui.ErrReported) {
+		if !errors.Is(err, ui.ErrReported) && !v.outputs.onOutput("text") {
 			ui.PrintError(v.display.Screen, err)
 		}
 	}
