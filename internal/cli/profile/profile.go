@@ -221,7 +221,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 		return nil
 	}
 	if !o.yes {
-		if err := edit.Ask(ctx, streams, fmt.Sprintf("write these %d files?", len(plan.Changes))); err != nil {
+		if err := edit.Ask(ctx, streams, "write "+ui.Number(len(plan.Changes), "file")+"?"); err != nil {
 			return err
 		}
 	}
