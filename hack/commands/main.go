@@ -32,7 +32,7 @@ func main() {
 
 // describe writes the help of a command and its subcommands.
 func describe(page *strings.Builder, cmd *cobra.Command) {
-	if cmd.Hidden || cmd.Name() == "help" {
+	if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
 		return
 	}
 	cmd.InitDefaultHelpFlag()

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -94,8 +95,35 @@ proves that its tenants are isolated.`,
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams), uninstall.NewCommand(streams))
 	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams), migrate.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
+	refuseUnknown(cmd)
 	checkArgs(cmd)
 	return cmd
+}
+
+// refuseUnknown makes `help` and `completion` return an error for a word that is no command. The ones
+// of the command library print a help and succeed.
+func refuseUnknown(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 && found.HasSubCommands() {
+					err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+				}
+				if err != nil {
+					return argsError(found, args[len(args)-max(len(rest), 1):], err)
+				}
+				found.InitDefaultHelpFlag()
+				return found.Help()
+			}
+		case "completion":
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }
 
 // checkArgs makes [argsError] of the errors about arguments, for a command and its subcommands.

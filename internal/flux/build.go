@@ -22,7 +22,7 @@ var building sync.Mutex
 
 // Build builds the kustomization in the folder dir as kustomize-controller would:
 // nothing outside root is read, and nothing is fetched from elsewhere: a remote base is
-// [ErrRemoteBase].
+// [ErrRemoteBase]. The error of a file that is not YAML is a [SyntaxError] with the path below root.
 func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 	err := checkRemote(root, dir)
 	var resources resmap.ResMap
@@ -30,6 +30,12 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 		resources, err = build(root, dir)
 	}
 	if err != nil {
+		// kustomize names the folders on the way to a broken file, and not its line.
+		if folder, relErr := filepath.Rel(root, dir); relErr == nil {
+			if broken := CheckSyntax(os.DirFS(root), []string{filepath.ToSlash(folder)}, nil); broken != nil {
+				err = broken
+			}
+		}
 		return nil, fmt.Errorf("cannot build the kustomization: %w", err)
 	}
 	// JSON, which is parsed in a fraction of the time of YAML.

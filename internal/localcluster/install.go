@@ -251,7 +251,7 @@ func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
 // fleet, then the objects that the admin applies by hand, then the root objects.
 func (c *Cluster) installFlux(ctx context.Context) error {
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.system); err != nil {
-		return fmt.Errorf("cannot install Flux: %w", err)
+		return fmt.Errorf("cannot install Flux: %w", withKind(err))
 	}
 	if c.hasInstance() {
 		if err := c.awaitOperator(ctx); err != nil {
@@ -273,9 +273,18 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 		return err
 	}
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.root); err != nil {
-		return fmt.Errorf("cannot apply the root objects in %s: %w", c.Fleet.System, err)
+		return fmt.Errorf("cannot apply the root objects in %s: %w", c.Fleet.System, withKind(err))
 	}
 	return nil
+}
+
+// withKind adds the way out to an error about a kind that the cluster does not have.
+func withKind(err error) error {
+	missing := missingKind.FindStringSubmatch(err.Error())
+	if missing == nil {
+		return err
+	}
+	return fmt.Errorf("%w: the fleet's manifests of Flux lack the CRD of %s: give it with --crds DIR", err, missing[1])
 }
 
 // assume suspends the objects of --assume and keeps their status Ready.

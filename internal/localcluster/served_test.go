@@ -97,3 +97,15 @@ func TestCrashAdvice(t *testing.T) {
 		}
 	}
 }
+
+// TestWithKind checks that an object of Flux's manifests without its CRD leads to --crds.
+func TestWithKind(t *testing.T) {
+	t.Parallel()
+	missing := errors.New(`cannot apply ServiceMonitor flux-system/a: no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"`)
+	if got := withKind(missing); !errors.Is(got, missing) || !strings.HasSuffix(got.Error(), ": the fleet's manifests of Flux lack the CRD of ServiceMonitor: give it with --crds DIR") {
+		t.Errorf("a missing kind: got %v", got)
+	}
+	if other := errors.New("no route to host"); withKind(other) != other {
+		t.Errorf("another error: got %v", withKind(other))
+	}
+}

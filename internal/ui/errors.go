@@ -35,6 +35,15 @@ func WithHint(err error, hints ...string) error {
 	return &hintError{err, hints}
 }
 
+// Hints returns the lines of advice in an error, in the order in which they are printed.
+func Hints(err error) []string {
+	var hints []string
+	for hint := (*hintError)(nil); errors.As(err, &hint); err = hint.error {
+		hints = append(hints, hint.hints...)
+	}
+	return hints
+}
+
 type exitError struct {
 	error
 	code int
@@ -75,10 +84,8 @@ func PrintError(screen *Screen, err error) {
 		}
 		fmt.Fprintf(&b, "%s %s\n", mark, Clean(line))
 	}
-	for hint := (*hintError)(nil); errors.As(err, &hint); err = hint.error {
-		for _, line := range hint.hints {
-			fmt.Fprintf(&b, "  %s\n", Clean(line))
-		}
+	for _, line := range Hints(err) {
+		fmt.Fprintf(&b, "  %s\n", Clean(line))
 	}
 	_, _ = fmt.Fprint(screen, b.String())
 }

@@ -62,21 +62,33 @@ func prompt(ctx context.Context, streams IO, what string) ([]byte, error) {
 	if _, err := fmt.Fprintf(streams.Err, "%s: ", what); err != nil {
 		return nil, err
 	}
+	text, err := Await(ctx, streams.Err, func() ([]byte, error) { return term.ReadPassword(int(file.Fd())) })
+	if ctx.Err() != nil {
+		// Turn the echo on again after an interrupt.
+		return nil, errors.Join(err, term.Restore(int(file.Fd()), before))
+	}
+	_, _ = fmt.Fprintln(streams.Err)
+	return text, err
+}
+
+// Await returns what read returns, or the error of the context if it ends before. Then it ends the line of
+// the question on the error stream, after the ^C that a terminal shows. read goes on in the background.
+func Await[T any](ctx context.Context, errs io.Writer, read func() (T, error)) (T, error) {
 	type answer struct {
-		text []byte
-		err  error
+		value T
+		err   error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		text, err := term.ReadPassword(int(file.Fd()))
-		answers <- answer{text, err}
+		value, err := read()
+		answers <- answer{value, err}
 	}()
 	select {
 	case <-ctx.Done():
-		// Turn the echo on again after an interrupt.
-		return nil, errors.Join(ctx.Err(), term.Restore(int(file.Fd()), before))
+		_, _ = fmt.Fprintln(errs)
+		var none T
+		return none, ctx.Err()
 	case a := <-answers:
-		_, _ = fmt.Fprintln(streams.Err)
-		return a.text, a.err
+		return a.value, a.err
 	}
 }

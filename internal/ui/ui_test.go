@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -249,5 +250,22 @@ func TestWrap(t *testing.T) {
 		if diff := cmp.Diff(tc.want, screen.Wrap(tc.first, 4, tc.text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
+	}
+}
+
+// TestAwait checks that an interrupt ends a question at once, on a line of its own, and that an answer
+// prints nothing.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	if got, err := Await(ctx, &out, func() (string, error) { return "yes", nil }); got != "yes" || err != nil || out.Len() > 0 {
+		t.Errorf("an answer: got %q, %v and the output %q", got, err, out.String())
+	}
+	answer := make(chan string)
+	defer close(answer)
+	cancel()
+	if _, err := Await(ctx, &out, func() (string, error) { return <-answer, nil }); !errors.Is(err, context.Canceled) || out.String() != "\n" {
+		t.Errorf("an interrupt: got %v and the output %q", err, out.String())
 	}
 }

@@ -28,6 +28,7 @@ type options struct {
 
 	namespace         string
 	fleet, path, mode string
+	output            string
 	pre               bool
 }
 
@@ -40,7 +41,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Long: `Check reads a cluster and compares it, field by field, with what this version of
 Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
 webhooks, the roles and the kinds. With --fleet it also compares the cluster with the
-fleet's folder. Check writes nothing. It also reports:
+fleet's folder, and names the files that define the objects of a wrong row. Check
+writes nothing. It also reports:
   - RoleBindings that give a tenant's account cluster-admin, admin or edit
   - a TenancyProfile that is not in force
   - Tenants that may use the hosts of other tenants
@@ -67,12 +69,17 @@ sets warn mode or you pass --mode warn.`,
 	cmd.MarkFlagsRequiredTogether("fleet", "path")
 	_ = cmd.MarkFlagDirname("fleet")
 	complete.Flag(cmd, "path", complete.Clusters(&o.fleet))
+	flags.StringVarP(&o.output, "output", "o", "", "how to print the results: json or yaml (default: a table)")
+	complete.Flag(cmd, "output", complete.Words(ui.JSON, ui.YAML))
 	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
 	complete.Flag(cmd, "namespace", complete.Names(&o.Flags, complete.Namespaces))
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
+	if err := incluster.CheckOutput(o.output); err != nil {
+		return err
+	}
 	if o.mode != "" {
 		if err := incluster.CheckMode(o.mode); err != nil {
 			return err
@@ -99,7 +106,10 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
-	return kubeflags.Explain(incluster.Print(streams, results, err))
+	if platform != nil {
+		lockdown.Locate(platform, results)
+	}
+	return kubeflags.Explain(incluster.Print(streams, o.output, results, err))
 }
 
 // check checks the cluster.

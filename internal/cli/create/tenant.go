@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -112,6 +113,9 @@ func (t *tenantOptions) run(ctx context.Context) error {
 			return err
 		}
 		options.Environments = append(options.Environments, env)
+	}
+	if err := layout.CheckSyntax(t.fleet); err != nil {
+		return err
 	}
 	written, err := edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *workspace.Set) ([]string, error) {
 		if err := t.private(ctx, s, &options); err != nil {

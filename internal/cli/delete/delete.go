@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -59,6 +60,9 @@ entries for them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if fleet == "" {
 				return ui.WithHint(errors.New("delete tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet .")
+			}
+			if err := layout.CheckSyntax(fleet); err != nil {
+				return err
 			}
 			_, err := edit.Run(cmd.Context(), streams, confirm, fleet, func(s *workspace.Set) ([]string, error) {
 				plan, err := tenantrepo.Delete(s, args[0], atOnce)

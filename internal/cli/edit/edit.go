@@ -206,18 +206,15 @@ func Confirm(ctx context.Context, streams ui.IO, question string) error {
 	if _, err := fmt.Fprint(streams.Err, question+" [y/N] "); err != nil {
 		return err
 	}
-	answer := make(chan string, 1)
-	go func() {
+	answer, err := ui.Await(ctx, streams.Err, func() (string, error) {
 		line, _ := bufio.NewReader(file).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case a := <-answer:
-		if a == "y" || a == "yes" {
-			return nil
-		}
-		return ErrDeclined
+		return strings.ToLower(strings.TrimSpace(line)), nil
+	})
+	if err != nil {
+		return err
 	}
+	if answer == "y" || answer == "yes" {
+		return nil
+	}
+	return ErrDeclined
 }

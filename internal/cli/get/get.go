@@ -69,7 +69,8 @@ func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
 	for _, c := range sourceCommands {
 		sourcesCmd.AddCommand(o.subcommand(c))
 	}
-	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), o.subcommand(resourceSets), sourcesCmd, o.subcommand(everything), o.tenants())
+	tenants, _ := o.tenants()
+	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), o.subcommand(resourceSets), sourcesCmd, o.subcommand(everything), tenants)
 	return cmd
 }
 

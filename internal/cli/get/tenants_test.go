@@ -1,16 +1,19 @@
 package get
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-func TestTenantRows(t *testing.T) {
+func TestTenantTable(t *testing.T) {
 	t.Parallel()
 	object := func(name string, conditions ...metav1.Condition) *v1alpha1.Tenant {
 		return &v1alpha1.Tenant{
@@ -23,7 +26,7 @@ func TestTenantRows(t *testing.T) {
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
 	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "other tenants may use the same hosts"}
-	got := tenantRows([]discovery.Tenant{
+	header, got := tenantTable(describeTenants([]discovery.Tenant{
 		{
 			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
 			Accounts: []discovery.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
@@ -32,18 +35,93 @@ func TestTenantRows(t *testing.T) {
 		{Name: "labelled", Namespaces: []string{"labelled"}},
 	}, map[string]*v1alpha1.Tenant{
 		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded, shared), "new": object("new"),
-	})
+	}), false)
 	want := [][]string{
-		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not reconciled the last change yet; before, 1 namespace is in place"},
+		{"changed", "Unknown", "changed-one", "-", "-", "-", "the manager has not reconciled the last change yet; before, 1 namespace is in place"},
 		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
-		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
-		{"labelled", "-", "labelled", "", "", "", "no Tenant object; found by its label or its Flux objects"},
-		{"new", "Unknown", "new-one", "", "", "", "the manager has not reconciled it yet"},
+		{"greedy", "True", "greedy-one", "-", "-", "-", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
+		{"labelled", "-", "labelled", "-", "-", "-", "no Tenant object; found by its label or its Flux objects"},
+		{"new", "Unknown", "new-one", "-", "-", "-", "the manager has not reconciled it yet"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a tenant is one row, lists are joined (-want +got):\n%s", diff)
 	}
-	if len(want[0]) != len(tenantColumns) {
-		t.Errorf("%d cells for %d columns", len(want[0]), len(tenantColumns))
+	if len(want[0]) != len(header) {
+		t.Errorf("%d cells for %d columns", len(want[0]), len(header))
+	}
+}
+
+// TestShowTenants compares what the names and flags of `get tenants` print.
+func TestShowTenants(t *testing.T) {
+	t.Parallel()
+	found := &discovery.Found{
+		Tenants: []discovery.Tenant{
+			{Name: "billing", Namespaces: []string{"billing"}, Why: []string{"its label"}},
+			{
+				Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []discovery.Account{{Namespace: "apps", Name: "dev-team"}},
+				Owners: []discovery.Owner{{Kind: "Group", Name: "dev-team"}}, Why: []string{"its object"},
+			},
+		},
+		Platform: []discovery.Platform{{Namespace: "infra", Why: "the root applies it"}},
+	}
+	objects := map[string]*v1alpha1.Tenant{"dev-team": {ObjectMeta: metav1.ObjectMeta{Name: "dev-team", Labels: map[string]string{"stage": "prod"}}}}
+	const devTeam = `name: dev-team
+namespaces:
+- apps
+object: true
+owners:
+- Group dev-team
+ready: Unknown
+repositories: []
+roles: []
+`
+	for _, c := range []struct {
+		reason, args string
+		want         string // all of it for -o name, and otherwise a part
+		wantErr      string
+	}{
+		{"all", "-o name", "tenant.tenure.dev/billing\ntenant.tenure.dev/dev-team\n", ""},
+		{"one name", "dev-team -o name", "tenant.tenure.dev/dev-team\n", ""},
+		{"several names", "dev-team billing -o name", "tenant.tenure.dev/billing\ntenant.tenure.dev/dev-team\n", ""},
+		{"the namespace of a tenant", "-n apps -o name", "tenant.tenure.dev/dev-team\n", ""},
+		{"-A overrides -n, as in kubectl", "-n apps -A -o name", "tenant.tenure.dev/billing\ntenant.tenure.dev/dev-team\n", ""},
+		{"labels of the Tenant object", "-l stage=prod -o name", "tenant.tenure.dev/dev-team\n", ""},
+		{"the status", "--status-selector ready!=unknown -o name", "tenant.tenure.dev/billing\n", ""},
+		{"one name is one object", "dev-team -o yaml", devTeam, ""},
+		{"no name is a list", "-o json", "{\n  \"items\": [\n    {\n      \"name\": \"billing\",\n      \"object\": false,\n      \"message\":", ""},
+		{"wide has the owners", "dev-team -o wide", "OWNERS           MESSAGE", ""},
+		{"one tenant's evidence is without that of the platform", "dev-team --why", "TENANT     NAMESPACES   EVIDENCE\ndev-team   apps         its object\n", ""},
+		{"all evidence", "--why", "infra        the root applies it\n", ""},
+		{"an unknown name", "shop", "", "tenant shop not found"},
+		{"an unknown name does not hide the others", "shop billing -o name", "tenant.tenure.dev/billing\n", "tenant shop not found"},
+		{"an unknown namespace", "-n shop", "", "no tenant has the namespace shop"},
+		{"no tenant matches", "-l stage=dev", "no tenants found\n", ""},
+	} {
+		var out buffer
+		o := &options{streams: ui.IO{Out: &out, Err: &out}}
+		var showing error
+		parent := &cobra.Command{Use: "get", SilenceErrors: true, SilenceUsage: true}
+		o.addFlags(parent)
+		cmd, tenants := o.tenants()
+		cmd.RunE = func(cmd *cobra.Command, names []string) error {
+			choose, err := tenants.selection(cmd, names)
+			if err != nil {
+				return err
+			}
+			showing = tenants.show(found, objects, choose)
+			return nil
+		}
+		parent.AddCommand(cmd)
+		parent.SetArgs(append([]string{"tenants"}, strings.Fields(c.args)...))
+		if err := parent.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", c.reason, err)
+			continue
+		}
+		switch got := out.String(); {
+		case strings.HasSuffix(c.args, "-o name") && got != c.want, !strings.Contains(got, c.want):
+			t.Errorf("%s (%s): want %q, got:\n%s", c.reason, c.args, c.want, got)
+		case (showing == nil) != (c.wantErr == "") || showing != nil && showing.Error() != c.wantErr:
+			t.Errorf("%s (%s): want the error %q, got %v", c.reason, c.args, c.wantErr, showing)
+		}
 	}
 }

@@ -82,6 +82,8 @@ type delivery struct {
 	inventory []string
 	// renames reports that it changes the names of objects.
 	renames bool
+	// deletions are the patches that remove objects.
+	deletions []deletion
 }
 
 // ReadFolder returns a report about the manifests in the cluster's folder: which were applied in
@@ -175,6 +177,8 @@ func newDelivery(u *unstructured.Unstructured) delivery {
 		value, _, _ := unstructured.NestedString(u.Object, "spec", field)
 		d.renames = d.renames || value != ""
 	}
+	patches, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "patches")
+	d.deletions = deletionsOf(nil, "", patches)
 	if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended {
 		d.failed = "is suspended"
 	}
@@ -221,6 +225,7 @@ func readFolder(f *layout.Fleet, all []delivery) (*FolderRead, error) {
 		}
 		w := walker{files: root.FS(), used: map[string]fileUse{}, seen: map[string]bool{}}
 		w.folder(d.path)
+		d.deletions = append(d.deletions, w.deletions...)
 		for file, how := range w.used {
 			uses[file] = append(uses[file], use{d, how})
 		}
@@ -266,8 +271,11 @@ type use struct {
 	fileUse
 }
 
-// applied reports whether the delivery applied an object of the file.
+// applied reports whether the delivery applied an object of the file, or removes it on purpose.
 func (u use) applied(o manifestObject) bool {
+	if slices.ContainsFunc(u.deletions, func(d deletion) bool { return d.removes(o) }) {
+		return true
+	}
 	return slices.ContainsFunc(u.inventory, func(id string) bool { return o.is(id, u.delivery.renames || u.fileUse.renames) })
 }
 

@@ -93,6 +93,32 @@ func TestReadFolder(t *testing.T) {
 	}
 }
 
+// TestReadFolderWithDeletions checks that an object that a patch deletes is not missing.
+func TestReadFolderWithDeletions(t *testing.T) {
+	t.Parallel()
+	const deletes = "$patch: delete\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+	inline := func(name string) string {
+		return "patch: |\n    " + strings.ReplaceAll(strings.ReplaceAll(deletes, "%s", name), "\n", "\n    ") + "\n"
+	}
+	const system = "platform/clusters/staging/flux-system/"
+	f := repository(t, map[string]string{
+		system + "kustomization.yaml": "resources: [a.yaml]\ncomponents: [lockdown]\n",
+		system + "a.yaml":             manifest("named") + "---\n" + manifest("role-one") + "---\n" + manifest("role-two") + "---\n" + manifest("file") + "---\n" + manifest("kept") + "---\n" + manifest("lost"),
+		system + "lockdown/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n- " + inline("named") +
+			"- target: {kind: ConfigMap, name: role-(one|two)}\n  " + inline("any") + "- path: file.yaml\n",
+		system + "lockdown/file.yaml": strings.ReplaceAll(deletes, "%s", "file"),
+	})
+	all := []delivery{{object: bootstrap, path: rootDir + "/flux-system", inventory: []string{"a_kept__ConfigMap"}}}
+	read, err := readFolder(f, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []NotApplied{{rootDir + "/flux-system/a.yaml", []string{"ConfigMap a/lost"}, "it is not among what the bootstrap applied: it may be ignored, patched away or left to others"}}
+	if diff := cmp.Diff(want, read.NotApplied); diff != "" {
+		t.Errorf("only an object that no patch deletes is missing (-want +got):\n%s", diff)
+	}
+}
+
 // TestReadFolderOfAnOperator checks that only the FluxInstance of its folder counts as applied
 // if nothing else leads there, and that a ResourceSet without resources is listed.
 func TestReadFolderOfAnOperator(t *testing.T) {

@@ -20,6 +20,8 @@ type walker struct {
 	seen map[string]bool
 	// renames is set below a kustomization file that changes names.
 	renames bool
+	// deletions are the patches that remove objects.
+	deletions []deletion
 }
 
 // fileUse says how a file is used.
@@ -75,6 +77,9 @@ func (w *walker) kustomization(dir string, content []byte) {
 	defer func() { w.renames = outer }()
 	w.renames = outer || renaming.Match(content)
 	for field, value := range fields {
+		if field == "patches" || field == "patchesStrategicMerge" {
+			w.deletions = append(w.deletions, deletionsOf(w.files, dir, value)...)
+		}
 		if resource := slices.Contains(resourceFields, field); resource || slices.Contains(fileFields, field) {
 			w.follow(dir, value, resource)
 		}

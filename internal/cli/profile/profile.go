@@ -3,6 +3,7 @@
 package profile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,7 +221,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 		return nil
 	}
 	if !o.yes {
-		if err := edit.Ask(ctx, streams, fmt.Sprintf("write these %d files?", len(plan.Changes))); err != nil {
+		if err := edit.Ask(ctx, streams, "write "+ui.Number(len(plan.Changes), "file")+"?"); err != nil {
 			return err
 		}
 	}
@@ -301,6 +302,9 @@ func note(streams ui.IO, notes []string) error {
 	return nil
 }
 
+// absent stands for a value that a table does not have.
+const absent = "-"
+
 // drift prints the flags in force, and the changes that the profile would make.
 func drift(streams ui.IO, f *layout.Fleet, opts lockdown.Options) error {
 	states, err := lockdown.Drift(f)
@@ -313,7 +317,7 @@ func drift(streams ui.IO, f *layout.Fleet, opts lockdown.Options) error {
 		if s.OK() {
 			ready = "True"
 		}
-		table.Rows = append(table.Rows, []string{s.Deployment, s.Name, s.Got, ready, s.String()})
+		table.Rows = append(table.Rows, []string{s.Deployment, s.Name, cmp.Or(s.Got, absent), ready, s.String()})
 	}
 	if err := table.Print(streams.Stdout()); err != nil {
 		return err
@@ -351,7 +355,7 @@ func imageDrift(streams ui.IO, f *layout.Fleet) error {
 		if s.Message != "" {
 			ready, message = "False", s.Message
 		}
-		table.Rows = append(table.Rows, []string{s.Image, s.Pinned, ready, message})
+		table.Rows = append(table.Rows, []string{s.Image, cmp.Or(s.Pinned, absent), ready, message})
 	}
 	fmt.Fprintln(streams.Out)
 	return table.Print(streams.Stdout())

@@ -110,6 +110,7 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 	}()
 	var rows <-chan []flux.Row
 	ready := true
+	var simulated []string
 	if cluster.Fleet != nil {
 		if rows, err = local.Watch(ctx, cluster, cancel); err != nil {
 			return err
@@ -124,8 +125,9 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 			return err
 		}
 		ready = len(failures) == 0
+		simulated = local.Simulated(ctx, cluster)
 	}
-	farewell(d, cluster, o.fleet.Cluster.BinDir, ready, background.is(), time.Since(began))
+	farewell(d, cluster, o.fleet.Cluster.BinDir, ready, simulated, background.is(), time.Since(began))
 	if err := background.release(ready); err != nil {
 		return err
 	}
@@ -137,9 +139,16 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 }
 
 // farewell prints the address of the cluster and the commands to use it. bin is the folder of the
-// cluster's programs, or "" for the one of this program.
-func farewell(d *local.Display, cluster *localcluster.Cluster, bin string, ready, detached bool, took time.Duration) {
+// cluster's programs, or "" for the one of this program; simulated are the sentences of
+// [local.Simulated].
+func farewell(d *local.Display, cluster *localcluster.Cluster, bin string, ready bool, simulated []string, detached bool, took time.Duration) {
 	verdict := d.Screen.Paint(ui.Green, "✓") + " everything is ready"
+	if len(simulated) > 0 {
+		verdict = d.Screen.Paint(ui.Yellow, "!") + " everything is ready, but a part is only simulated"
+	}
+	for _, text := range simulated {
+		d.Println(d.Screen.Paint(ui.Yellow, "!") + " simulated: " + ui.Clean(text))
+	}
 	if !ready {
 		verdict = d.Screen.Paint(ui.Red, "✗") + " not everything is ready"
 	}

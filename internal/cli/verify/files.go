@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"bytes"
-	"io/fs"
 	"net/url"
 	"os"
 	"path"
@@ -40,11 +38,7 @@ type files struct {
 	documents []manifestFile
 }
 
-// maxManifest is the maximum size of the files that are read: a manifest written by hand is
-// far smaller.
-const maxManifest = 1 << 20
-
-// readFiles reads the Namespaces and RoleBindings of a fleet, which may be nil. It skips
+// readFiles reads the Namespaces and the bindings of a fleet, which may be nil. It skips
 // unreadable files, so that they do not prevent a report.
 func readFiles(f *layout.Fleet) files {
 	all := files{fleet: f}
@@ -52,47 +46,13 @@ func readFiles(f *layout.Fleet) files {
 		return all
 	}
 	all.prefix = prefixInRepository(f.Dir)
-	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		if d.IsDir() && d.Name() == ".git" {
-			return fs.SkipDir
-		}
-		info, err := d.Info()
-		if ext := filepath.Ext(file); err != nil || !d.Type().IsRegular() || ext != ".yaml" && ext != ".yml" || info.Size() > maxManifest {
-			return nil //nolint:nilerr // see above
-		}
-		if content, err := os.ReadFile(file); err == nil {
-			if rel, err := filepath.Rel(f.Dir, file); err == nil {
-				all.add(filepath.ToSlash(rel), content)
-			}
-		}
-		return nil
-	})
-	return all
-}
-
-// add records the documents of a file that define a tenant.
-func (f *files) add(file string, content []byte) {
-	line := 1
-	for i, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
-		m := manifestFile{at: location{path.Join(f.prefix, file), line + 1}}
-		if i == 0 {
-			m.at.line = 1
-		}
-		line += bytes.Count(document, []byte("\n"))
-		if i == 0 {
-			line-- // the line break added before the file
-		}
-		line++ // the separator line
-		if !bytes.Contains(document, []byte("kind:")) || yaml.Unmarshal(document, &m.object) != nil {
-			continue
-		}
-		if slices.Contains([]string{"Namespace", "RoleBinding", "ClusterRoleBinding"}, m.object.Kind) {
-			f.documents = append(f.documents, m)
+	for _, d := range f.Documents() {
+		m := manifestFile{at: location{path.Join(all.prefix, d.File), d.Line}}
+		if slices.Contains([]string{"Namespace", "RoleBinding", "ClusterRoleBinding"}, d.Kind) && yaml.Unmarshal(d.Content, &m.object) == nil {
+			all.documents = append(all.documents, m)
 		}
 	}
+	return all
 }
 
 // prefixInRepository returns the path of a folder in its Git work tree, from which readers of a

@@ -73,6 +73,9 @@ func parseOutputs(values []string) (outputs, error) {
 	return all, nil
 }
 
+// onOutput reports whether a form goes to the output.
+func (o outputs) onOutput(form string) bool { return slices.Contains(o, output{form: form}) }
+
 // writable finds common mistakes before a run of a minute. It does not create the file, which may
 // be in the fleet that is verified.
 func writable(file string) error {

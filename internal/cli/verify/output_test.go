@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,5 +79,35 @@ func TestTextOfTheFolder(t *testing.T) {
 	want := "! not applied: 3 of 5 files of clusters/staging\n  no applied Kustomization leads to it: a.yaml (ConfigMap a/a), b.yaml\n  it cannot be read: c.yaml (Secret c)\n"
 	if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "read: 5 files of clusters/staging with 9 objects; 2 files applied, 3 not\n") {
 		t.Errorf("what was read is counted, and what was not applied is listed:\n%s", &out)
+	}
+}
+
+// TestErrorIsPrintedOnce checks that the text names the error that ended a run once, with its hints, and
+// that the error stream has it only if the output has another form.
+func TestErrorIsPrintedOnce(t *testing.T) {
+	t.Parallel()
+	for form, wantStderr := range map[string]int{"text": 0, "json": 1} {
+		var out, errs bytes.Buffer
+		var fleet local.Flags
+		fleet.Paths, fleet.Cluster.Fleet, fleet.Cluster.BinDir = []string{"nowhere"}, t.TempDir(), t.TempDir() // without programs
+		v := verification{
+			streams: ui.IO{Out: &out, Err: &errs}, fleet: fleet, outputs: outputs{{form: form}},
+			display: &local.Display{Screen: ui.NewScreen(&errs)},
+		}
+		_ = v.run(t.Context())
+		if n := strings.Count(errs.String(), "✗ "); n != wantStderr || !strings.Contains(out.String(), "not judged") {
+			t.Errorf("-o %s: the error stream is\n%s\nand the output is\n%s", form, &errs, &out)
+		}
+	}
+	for _, outcomes := range [][]catalog.Outcome{nil, {catalog.Stopped}} {
+		f := attacked(outcomes...)
+		f.err = ui.WithHint(errors.New("etcd ended"), "look at its log")
+		var out bytes.Buffer
+		if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(out.String(), "etcd ended") != 1 || !strings.HasSuffix(out.String(), "\n  look at its log\n") {
+			t.Errorf("the error is not there once, with its hint:\n%s", &out)
+		}
 	}
 }

@@ -61,6 +61,7 @@ type clusterReport struct {
 	Seconds float64 `json:"seconds"`
 	// Error is the reason why the run broke off; the earlier results are kept.
 	Error   string   `json:"error,omitempty"`
+	hints   []string // of Error
 	Tenants []tenant `json:"tenants"`
 	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []platform `json:"platform,omitempty"`
@@ -234,7 +235,7 @@ func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
 	c := clusterReport{Path: f.path, Chosen: j.attacks, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
-		c.Error = ui.Clean(f.err.Error())
+		c.Error, c.hints = ui.Clean(f.err.Error()), ui.Hints(f.err)
 	}
 	for _, t := range f.attacks.Tenants {
 		c.Tenants = append(c.Tenants, newTenant(t, f.attacks.Like[t.Name]))

@@ -76,7 +76,7 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 		f.err = errInterrupted
 	case err != nil:
 		f.err = err
-		if !errors.Is(err, ui.ErrReported) {
+		if !errors.Is(err, ui.ErrReported) && !v.outputs.onOutput("text") {
 			ui.PrintError(v.display.Screen, err)
 		}
 	}
@@ -202,6 +202,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	if lost := answers(ctx, cluster); lost != nil {
 		err = lost
 	}
+	f.attacks.Simulated = append(f.attacks.Simulated, local.Simulated(ctx, cluster)...)
 	var patchErr error
 	if f.patch, patchErr = autofix.Annotate(&f.attacks, cluster.Fleet); patchErr != nil {
 		v.display.Report(fmt.Errorf("no patches are made: %w", patchErr))

@@ -69,6 +69,9 @@ func (p *page) cluster(c clusterReport) {
 	p.pointer(c)
 	p.WriteString("\n")
 	p.verdict(c.Verdict, c.summary())
+	for _, hint := range c.hints {
+		p.detail("", hint)
+	}
 }
 
 // summary returns the numbers of attacks by outcome, as text.
@@ -89,7 +92,7 @@ func (c clusterReport) summary() string {
 	case c.Error != "" && n.Tried == 0:
 		counts = c.Error
 	case c.Error != "":
-		counts = c.Error + "; so far " + counts
+		counts = "so far " + counts
 	}
 	return counts + "; " + seconds(c.Seconds)
 }

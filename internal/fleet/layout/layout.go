@@ -126,6 +126,9 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		return nil, err
 	}
 	if found, err := f.findOperator(); found || err != nil {
+		if err == nil {
+			err = f.checkSyntax()
+		}
 		return f, err
 	}
 	if f.System, err = f.findSystem(); err != nil {
@@ -165,7 +168,44 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		return nil, fmt.Errorf("the root %s %s/%s is a source that the local cluster cannot serve: in a copy of the fleet, make it a GitRepository or an OCIRepository", bucket, sync.Namespace, sync.Source)
 	}
 	f.Sync = sync
-	return f, f.completeKustomization()
+	if err := f.completeKustomization(); err != nil {
+		return f, err
+	}
+	return f, f.checkSyntax()
+}
+
+// checkSyntax returns an error for a file of the cluster's folder, or of a folder that the platform's
+// Kustomizations apply, that is not YAML: Flux would apply none of the folder.
+func (f *Fleet) checkSyntax() error {
+	err := flux.CheckSyntax(os.DirFS(f.Dir), []string{f.Path, f.System}, func(object map[string]any) []string {
+		u := unstructured.Unstructured{Object: object}
+		source, _, _ := unstructured.NestedString(object, "spec", "sourceRef", "name")
+		folder, _, _ := unstructured.NestedString(object, "spec", "path")
+		if u.GetKind() != kustomizationKind || source != f.Sync.Source {
+			return nil
+		}
+		return []string{path.Join(".", folder)}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return nil
+}
+
+// CheckSyntax returns an error for a file of a cluster's folder in dir that is not YAML. It returns no
+// error for a folder in which it finds no cluster.
+func CheckSyntax(dir string) error {
+	found, err := Look(dir)
+	if err != nil {
+		return nil //nolint:nilerr // whoever reads the folder reports it
+	}
+	for _, c := range found.Clusters {
+		f := Fleet{Dir: filepath.Join(dir, filepath.FromSlash(c.Fleet)), Path: c.Path, System: path.Join(c.Path, systemName), Sync: Sync{Source: systemName}}
+		if err := f.checkSyntax(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // otherClusters returns an error if a folder of the fleet is no cluster's, and others are.
@@ -311,7 +351,8 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 		}
 		parsed, err := parse(content)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the fleet: %s: %w", path.Join(f.declared, filepath.Base(file)), err)
+			_, err = flux.ReadYAML(path.Join(f.declared, filepath.Base(file)), content) // names the line
+			return nil, fmt.Errorf("cannot read the fleet: %w", err)
 		}
 		objects = append(objects, parsed...)
 	}

@@ -35,6 +35,10 @@ type Result struct {
 	Message string
 	// Fix says how to correct a failed check; "" if the message says so. Many checks may have the same.
 	Fix string
+	// Objects are the objects that failed the check, as [ObjectName] names them, if the check is about
+	// objects. Files are the places in the fleet that define them or that are wrong themselves, as FILE
+	// or FILE:LINE: see [Locate].
+	Objects, Files []string
 }
 
 // Cluster is the cluster to check.
@@ -171,7 +175,7 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 			}
 			advice = instanceAdvice(s.Flag)
 		}
-		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()).advise(advice))
+		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()).advise(advice).about("Deployment "+c.Namespace+"/"+s.Deployment))
 	}
 	if len(results) == 0 {
 		return []Result{failed("flags", "no controllers of Flux in "+c.Namespace).advise("name their namespace with -n")}, nil
@@ -193,7 +197,7 @@ func (c Cluster) rights(ctx context.Context) ([]Result, error) {
 			wrong = append(wrong, "ClusterRoleBinding "+b.GetName()+" lets every controller of Flux list all Secrets")
 		}
 	}
-	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; ")).advise(lockDown)}, nil
+	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; ")).advise(lockDown).about(wrong...)}, nil
 }
 
 func (c Cluster) posture(ctx context.Context) ([]Result, error) {
@@ -217,7 +221,7 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 		message += fmt.Sprintf("; within the bounds, one namespace can delay the Kustomizations of others by %s", wait)
 	}
 	if reason := notInForce(profiles[i], time.Now()); reason != "" {
-		return []Result{failed("TenancyProfile", "not in force: "+reason)}, nil
+		return []Result{failed("TenancyProfile", "not in force: "+reason).about("TenancyProfile " + v1alpha1.ProfileName)}, nil
 	}
 	return []Result{good("TenancyProfile", message)}, nil
 }
@@ -274,7 +278,7 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
 	}
-	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available").advise("see why with `kubectl -n " + c.Namespace + " describe pods -l app=" + managerName + "`; if its image cannot be pulled, " + c.rulesAdvice("--manager-image", "another image"))}, nil
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available").advise("see why with `kubectl -n " + c.Namespace + " describe pods -l app=" + managerName + "`; if its image cannot be pulled, " + c.rulesAdvice("--manager-image", "another image")).about("Deployment " + c.Namespace + "/" + managerName)}, nil
 }
 
 // hosts reports the Tenants that may have the same hosts as others, as the manager found. It cannot
@@ -294,7 +298,7 @@ func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
 			return nil, fmt.Errorf("cannot read Tenant %s: %w", u.GetName(), err)
 		}
 		if separate := meta.FindStatusCondition(t.Status.Conditions, hostsSeparate); separate != nil && separate.Status != metav1.ConditionTrue {
-			results = append(results, Result{Name: "hosts of tenant " + t.Name, OK: separate.Status == metav1.ConditionUnknown, Message: separate.Message})
+			results = append(results, Result{Name: "hosts of tenant " + t.Name, OK: separate.Status == metav1.ConditionUnknown, Message: separate.Message}.about("Tenant "+t.Name))
 		}
 	}
 	return results, nil
@@ -333,7 +337,11 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 	if len(plan.Changes) == 1 {
 		differ = "1 file differs"
 	}
-	results := []Result{result("fleet", len(plan.Changes) == 0, fine, differ+" from the profile").advise(lockDown)}
+	profile := result("fleet", len(plan.Changes) == 0, fine, differ+" from the profile").advise(lockDown)
+	for _, change := range plan.Changes {
+		profile.Files = append(profile.Files, change.Path)
+	}
+	results := []Result{profile}
 	if f.Instance != nil {
 		// flux-operator writes the Deployments from the FluxInstance: their flags are compared above.
 		return results, nil
@@ -365,7 +373,7 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 		i := slices.IndexFunc(deployments, func(d *unstructured.Unstructured) bool { return d.GetName() == want.GetName() })
 		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want)) &&
 			slices.Equal(containers(deployments[i:i+1]), containers([]*unstructured.Unstructured{want}))
-		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's").advise("push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
+		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's").advise("push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready").about("Deployment "+c.Namespace+"/"+want.GetName()))
 	}
 	return results, nil
 }
@@ -404,6 +412,20 @@ func failed(name, message string) Result { return Result{Name: name, Message: me
 func (r Result) advise(fix string) Result {
 	if !r.OK {
 		r.Fix = fix
+	}
+	return r
+}
+
+// about returns the result with the objects that failed the check. Each text begins with the name of an
+// object, as [ObjectName] returns it.
+func (r Result) about(texts ...string) Result {
+	if r.OK {
+		return r
+	}
+	for _, text := range texts {
+		if words := strings.Fields(text); len(words) > 1 {
+			r.Objects = append(r.Objects, words[0]+" "+strings.TrimSuffix(words[1], ":"))
+		}
 	}
 	return r
 }

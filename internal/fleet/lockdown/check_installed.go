@@ -218,7 +218,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 		}
 		if is == nil && i == 0 && strings.HasSuffix(want.GetKind(), "AdmissionPolicy") {
 			// The bindings of a missing policy do not matter.
-			return failed(group.name, ObjectName(want)+" is missing").advise(p.cluster.rulesAdvice("", "")), nil
+			return failed(group.name, ObjectName(want)+" is missing").advise(p.cluster.rulesAdvice("", "")).about(ObjectName(want)), nil
 		}
 		if is == nil {
 			wrong = append(wrong, ObjectName(want)+" is missing")
@@ -233,14 +233,16 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 			wrong = append(wrong, ObjectName(want)+": "+strings.Join(found, "; "))
 		}
 	}
+	objects := wrong
 	if n := len(wrong); n > maxDifferences {
+		objects = slices.Clone(wrong[:maxDifferences])
 		wrong = append(wrong[:maxDifferences], fmt.Sprintf("and %d more objects", n-maxDifferences))
 	}
 	switch {
 	case len(wrong) > 0:
-		return failed(group.name, strings.Join(wrong, "; ")).advise(p.cluster.rulesAdvice("", "")), nil
+		return failed(group.name, strings.Join(wrong, "; ")).advise(p.cluster.rulesAdvice("", "")).about(objects...), nil
 	case len(warning) > 0 && !p.cluster.Warn:
-		return failed(group.name, "only warns, and refuses nothing ("+strings.Join(warning, ", ")+")").advise(p.cluster.rulesAdvice("--mode enforce", "mode: enforce")), nil
+		return failed(group.name, "only warns, and refuses nothing ("+strings.Join(warning, ", ")+")").advise(p.cluster.rulesAdvice("--mode enforce", "mode: enforce")).about(prefixed(validatingBinding.Kind+" ", warning)...), nil
 	case len(warning) > 0:
 		return good(group.name, "only warns, as configured, and refuses nothing"), nil
 	}

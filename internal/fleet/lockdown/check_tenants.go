@@ -33,21 +33,21 @@ func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	wrong := wideForTenants(namespaces, bindings, c.TenantNamespaces)
-	results := []Result{result("rights of tenants", len(wrong) == 0, "no role grants impersonation or tokens", strings.Join(wrong, "; "))}
+	results := []Result{result("rights of tenants", len(wrong) == 0, "no role grants impersonation or tokens", strings.Join(wrong, "; ")).about(wrong...)}
 	if c.TenantNamespaces == nil {
 		return results, nil
 	}
 	results = append(results, result("dependencies of the platform", len(c.Dependencies) == 0, "none is an object of a tenant",
-		strings.Join(c.Dependencies, "; ")+": a tenant that breaks its object blocks the platform").advise("name only objects of the platform, and do not set spec.wait where tenants' objects are applied"))
+		strings.Join(c.Dependencies, "; ")+": a tenant that breaks its object blocks the platform").advise("name only objects of the platform, and do not set spec.wait where tenants' objects are applied").about(c.Dependencies...))
 	early, err := c.beforeRules(ctx, namespaces)
 	if err != nil {
 		return nil, err
 	}
 	results = append(results, result("order of a new cluster", len(early) == 0, "tenants' namespaces come after the rules", strings.Join(early, "; ")).
-		advise(lockDown+"; a namespace that the root Kustomization applies needs a Kustomization of its own"))
+		advise(lockDown+"; a namespace that the root Kustomization applies needs a Kustomization of its own").about(early...))
 	plain := unlabelled(namespaces, c.TenantNamespaces)
 	return append(results, result("labels of tenants", len(plain) == 0, "all namespaces of tenants have one, so that the rules apply in them",
-		"the rules for tenants do not apply in "+listed(plain)).advise("add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, in the fleet's manifest")), nil
+		"the rules for tenants do not apply in "+listed(plain)).advise("add the label "+v1alpha1.LabelFluxTenant+": NAME of the tenant to the Namespace, in the fleet's manifest").about(prefixed("Namespace ", plain)...)), nil
 }
 
 // beforeRules returns a message for each Kustomization of the platform that applies a namespace of a tenant and
@@ -163,4 +163,13 @@ func accountOfTenant(subject any, tenants map[string]bool) (name string, ok bool
 		namespace, _ = strings.CutPrefix(name, group)
 	}
 	return name, tenants[namespace]
+}
+
+// prefixed returns texts with a prefix.
+func prefixed(prefix string, texts []string) []string {
+	var all []string
+	for _, text := range texts {
+		all = append(all, prefix+text)
+	}
+	return all
 }

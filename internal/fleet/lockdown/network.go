@@ -48,7 +48,7 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	results = append(results, result("artifacts", len(shown) == 0, "are served only inside the cluster", strings.Join(shown, "; ")))
+	results = append(results, result("artifacts", len(shown) == 0, "are served only inside the cluster", strings.Join(shown, "; ")).about(shown...))
 	addresses, err := c.addresses(ctx)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 		kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
 		external, _, _ := unstructured.NestedSlice(s.Object, "spec", "externalIPs")
 		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
-			shown = append(shown, "Service "+s.GetName()+" exposes the artifacts of all tenants outside of the cluster: set the type ClusterIP, without external addresses")
+			shown = append(shown, ObjectName(s)+" exposes the artifacts of all tenants outside of the cluster: set the type ClusterIP, without external addresses")
 		}
 	}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
@@ -80,7 +80,7 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 	for _, d := range deployments {
 		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
 		if name := controllerOf(d); host && (name == sourceController["app"] || name == notificationController["app"]) {
-			shown = append(shown, "Deployment "+d.GetName()+" uses the network of its node, where no network policy applies: remove spec.template.spec.hostNetwork")
+			shown = append(shown, ObjectName(d)+" uses the network of its node, where no network policy applies: remove spec.template.spec.hostNetwork")
 		}
 	}
 	return shown, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"sigs.k8s.io/yaml"
@@ -43,8 +44,8 @@ func (p *Plan) note(format string, args ...any) {
 
 // Create plans the files of a new tenant. It keeps existing files; the plan is empty if all
 // files exist. It returns [ErrInvalid] for options that are not valid, [ErrLayout] if the
-// fleet's layout is not understood, [ErrExists] if a file exists with other content, and
-// [ErrOthers] if the plan would change more than this tenant.
+// fleet's layout is not understood, [ErrExists] if a file exists with other content, [ErrTaken] for a
+// namespace that is not the tenant's, and [ErrOthers] if the plan would change more than this tenant.
 func Create(s *workspace.Set, o Options) (*Plan, error) {
 	if err := o.Tenant.Validate(); err != nil {
 		return nil, err
@@ -118,42 +119,47 @@ func (c *creation) ownObjects() []object {
 	return objects
 }
 
-// checkOwners returns an error for namespaces that the fleet gives to another tenant.
-func (c *creation) checkOwners() error {
-	return eachFile(c.FS(), c.layout.base, func(name string, content []byte) error {
-		for _, doc := range documents(content) {
-			var ns metadata
-			if yaml.Unmarshal(doc, &ns) != nil {
-				continue
-			}
-			if err := c.checkCreated(ns, name); err != nil {
-				return err
-			}
-			if ns.Kind != "Namespace" || !slices.Contains(c.Tenant.Namespaces, ns.Metadata.Name) {
-				continue
-			}
-			owner := ns.Metadata.Labels[TenantLabel]
-			switch {
-			case owner == c.Tenant.Name, owner == "" && c.Tenant.SkipNamespace:
-			case owner == "":
-				return fmt.Errorf("the namespace %s %w: %s makes it for no tenant; label it there, or use --skip-namespace", ns.Metadata.Name, ErrExists, name)
-			default:
-				return fmt.Errorf("the namespace %s %w: it belongs to the tenant %s (%s)", ns.Metadata.Name, ErrExists, owner, name)
+// checkOwners returns an error for a namespace that the fleet gives to another tenant, or that the
+// platform has for itself: a file anywhere in the fleet defines it without a tenant's label. Of several
+// definitions, one for this tenant suffices: the others may be patches.
+func (c *creation) checkOwners() error { return checkOwners(c.FS(), c.Tenant) }
+
+func checkOwners(fleet fs.FS, t Tenant) error {
+	platform := map[string]string{} // files, by namespace
+	mine := map[string]bool{}
+	err := eachFile(fleet, ".", func(name string, content []byte) error {
+		if !bytes.Contains(content, []byte("Namespace")) && !bytes.Contains(content, []byte(tenantKind)) {
+			return nil
+		}
+		for _, o := range readMetadata(content) {
+			owner, namespaces := o.owned()
+			for _, ns := range namespaces {
+				switch {
+				case !slices.Contains(t.Namespaces, ns):
+				case owner == t.Name:
+					mine[ns] = true
+				case owner != "":
+					return fmt.Errorf("the namespace %s %w: it belongs to the tenant %s (%s); name another one with --with-namespace", ns, ErrTaken, owner, name)
+				case platform[ns] == "":
+					platform[ns] = name
+				}
 			}
 		}
 		return nil
 	})
-}
-
-// checkCreated returns an error for namespaces that the Tenant object of another tenant lists.
-func (c *creation) checkCreated(tenant metadata, file string) error {
-	if !tenant.isTenant() || tenant.Metadata.Name == c.Tenant.Name {
-		return nil
+	if err != nil || t.SkipNamespace {
+		return err
 	}
-	for _, name := range tenant.namespaces() {
-		if slices.Contains(c.Tenant.Namespaces, name) {
-			return fmt.Errorf("the namespace %s %w: it belongs to the tenant %s (%s)", name, ErrExists, tenant.Metadata.Name, file)
+	for _, ns := range t.Namespaces {
+		file := platform[ns]
+		if file == "" || mine[ns] {
+			continue
 		}
+		wayOut := "add the label " + v1alpha1.LabelTenant + ": " + t.Name + " there"
+		if !t.Object {
+			wayOut = "use --skip-namespace, and add the label " + TenantLabel + ": " + t.Name + " there"
+		}
+		return fmt.Errorf("the namespace %s %w: %s defines it without a tenant's label, as a namespace of the platform; name another one with --with-namespace or, if it is for this tenant, %s", ns, ErrTaken, file, wayOut)
 	}
 	return nil
 }

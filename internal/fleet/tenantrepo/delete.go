@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"sigs.k8s.io/yaml"
 )
 
@@ -77,6 +78,18 @@ func (m metadata) isTenant() bool {
 func (m metadata) namespaces() []string {
 	namespaces, _ := m.Spec["namespaces"].(map[string]any)
 	return list(namespaces["create"])
+}
+
+// owned returns the namespaces that the object defines, and their tenant or "".
+func (m metadata) owned() (tenant string, namespaces []string) {
+	switch {
+	case m.isTenant():
+		return m.Metadata.Name, m.namespaces()
+	case m.Kind == "Namespace":
+		tenant, _ = tenancy.TenantOf(m.Metadata.Labels)
+		return tenant, []string{m.Metadata.Name}
+	}
+	return "", nil
 }
 
 func (m metadata) id() string {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -58,11 +59,17 @@ func findLayout(s *workspace.Set, tenantsDir string, environments []Environment)
 				return layout{}, fmt.Errorf("the folder %q %w: it is not inside the fleet", tenantsDir, ErrInvalid)
 			}
 			o.sync = applying(syncs, o.dir)
+			if err := checkEnvironment(s, syncs, tenantsDir, o); err != nil {
+				return layout{}, err
+			}
 		default:
 			if o.sync, err = chooseSync(syncs, env.Name); err != nil {
 				return layout{}, err
 			}
 			o.dir = o.sync.path
+			if err := checkTop(s, *o.sync); err != nil {
+				return layout{}, err
+			}
 		}
 		if i := slices.IndexFunc(l.overlays, func(other overlay) bool { return other.dir == o.dir }); i >= 0 {
 			return layout{}, fmt.Errorf("%w: the environments %s and %s have the same folder %s", ErrLayout, l.overlays[i].Name, env.Name, o.dir)
@@ -73,6 +80,53 @@ func findLayout(s *workspace.Set, tenantsDir string, environments []Environment)
 		return layout{}, err
 	}
 	return l, nil
+}
+
+// checkEnvironment returns an error for an environment that is neither a folder of tenantsDir nor applied
+// by a Kustomization, if tenantsDir has others.
+func checkEnvironment(s *workspace.Set, syncs []sync, tenantsDir string, o overlay) error {
+	if o.sync != nil || isFolder(s, o.dir) {
+		return nil
+	}
+	others := map[string]bool{}
+	entries, err := fs.ReadDir(s.FS(), path.Clean(tenantsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != baseFolder {
+			others[e.Name()] = true
+		}
+	}
+	for _, k := range syncs {
+		if path.Dir(k.path) == path.Clean(tenantsDir) {
+			others[path.Base(k.path)] = true
+		}
+	}
+	if len(others) == 0 {
+		return nil // the first environment
+	}
+	return fmt.Errorf("%w: there is no environment %s: %s does not exist, and no Flux Kustomization applies it; the environments in %s: %s; for a new one, make the folder first",
+		ErrLayout, o.Name, o.dir, path.Clean(tenantsDir), strings.Join(sortedKeys(others), ", "))
+}
+
+// checkTop returns an error if the fleet's folder is above the top of the repository, from which Flux
+// reads the path of a Kustomization.
+func checkTop(s *workspace.Set, k sync) error {
+	if isFolder(s, k.path) {
+		return nil
+	}
+	for top := path.Dir(k.file); top != "."; top = path.Dir(top) {
+		if isFolder(s, path.Join(top, k.path)) {
+			return fmt.Errorf("%w: %s applies ./%s, which is in %s: name the top folder of the repository with --fleet %s", ErrLayout, k.file, k.path, top, filepath.Join(s.Dir(), filepath.FromSlash(top)))
+		}
+	}
+	return nil
+}
+
+func isFolder(s *workspace.Set, name string) bool {
+	info, err := fs.Stat(s.FS(), name)
+	return err == nil && info.IsDir()
 }
 
 // tenantsWord is the word in the name or the path of a Kustomization that applies the tenants.
@@ -226,8 +280,9 @@ func syncsIn(name string, content []byte) []sync {
 }
 
 // eachFile calls a function for every YAML file below a folder, except in hidden folders. It
-// calls none if the folder does not exist.
+// calls none if the folder does not exist. It returns the error of the function as it is.
 func eachFile(fleet fs.FS, dir string, do func(name string, content []byte) error) error {
+	var failed error
 	err := fs.WalkDir(fleet, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name == dir:
@@ -246,8 +301,12 @@ func eachFile(fleet fs.FS, dir string, do func(name string, content []byte) erro
 		if err != nil {
 			return err
 		}
-		return do(name, content)
+		failed = do(name, content)
+		return failed
 	})
+	if failed != nil {
+		return failed
+	}
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %w", err)
 	}

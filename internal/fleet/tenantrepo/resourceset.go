@@ -159,6 +159,9 @@ func (r resourceSet) addInput(s *workspace.Set, o Options) (*Plan, error) {
 			return plan, nil
 		}
 	}
+	if err := checkOwners(s.FS(), o.Tenant); err != nil {
+		return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
+	}
 	entry, copied := newInput(r.Spec.Inputs[0], field, o.Tenant)
 	added, err := r.edit(s, entry)
 	if err != nil {

@@ -38,6 +38,8 @@ var (
 	ErrInvalid = errors.New("is not valid")
 	// ErrExists reports that a different object already exists.
 	ErrExists = errors.New("exists already and differs")
+	// ErrTaken reports that a namespace is another tenant's or the platform's.
+	ErrTaken = errors.New("is taken")
 	// ErrLayout reports that the fleet does not have the expected folders.
 	ErrLayout = errors.New("the fleet's layout is not understood")
 	// ErrOthers reports that a change would affect more than the tenant.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
@@ -50,7 +51,7 @@ The exit code is 1 when something is wrong, so that the Job fails.`,
 			}
 			cluster.Warn = mode == modeWarn
 			results, err := cluster.Check(cmd.Context())
-			return Print(streams, results, err)
+			return Print(streams, "", results, err)
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
@@ -80,41 +81,95 @@ func Connect(config *rest.Config, namespace string) (lockdown.Cluster, error) {
 	return lockdown.Cluster{Client: kube, Discovery: disco, Namespace: namespace}, nil
 }
 
-// Print prints the results as a table, and returns an error if a check failed. A fix of several
-// checks is printed once, below the error. If err ended the checks early, Print also prints the
-// results until then, and returns err.
-func Print(streams ui.IO, results []lockdown.Result, err error) error {
+// Report is the output of the checks as JSON and YAML. The fields stay as they are in later versions.
+type Report struct {
+	// Checks are the results in the order of the checks, and Failed is the number of failed ones.
+	Checks []Check `json:"checks"`
+	Failed int     `json:"failed"`
+	// Error is the reason why the checks ended early.
+	Error string `json:"error,omitempty"`
+}
+
+// Check is a result in a [Report].
+type Check struct {
+	Name    string   `json:"name"`
+	Ready   bool     `json:"ready"`
+	Message string   `json:"message"`
+	Fix     string   `json:"fix,omitempty"`
+	Objects []string `json:"objects,omitempty"`
+	Files   []string `json:"files,omitempty"`
+}
+
+// CheckOutput returns an error for a value of -o that [Print] does not know.
+func CheckOutput(output string) error {
+	if output != "" && output != ui.JSON && output != ui.YAML {
+		return fmt.Errorf("-o is %s or %s, not %q", ui.JSON, ui.YAML, output)
+	}
+	return nil
+}
+
+// Print prints the results as a table or, with an output of [ui.Encode], as a [Report], and returns an
+// error if a check failed. A fix of several checks is printed once, below the error. If err ended the
+// checks early, Print also prints the results until then, and returns err.
+func Print(streams ui.IO, output string, results []lockdown.Result, err error) error {
 	if err != nil && len(results) == 0 {
 		return err
 	}
-	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
 	shared := map[string]int{}
 	if err == nil {
 		shared = sharedFixes(results)
 	}
+	write := func() error { return tableOf(results, shared).Print(streams.Stdout()) }
+	if output != "" {
+		write = func() error { return ui.Encode(streams.Out, output, reportOf(results, err)) }
+	}
+	if printed := write(); printed != nil || err != nil {
+		return errors.Join(err, printed)
+	}
+	wrong := reportOf(results, nil).Failed
+	if wrong == 0 {
+		return nil
+	}
+	var hints []string
+	for _, fix := range slices.SortedFunc(maps.Keys(shared), func(a, b string) int { return cmp.Or(shared[b]-shared[a], cmp.Compare(a, b)) }) {
+		hints = append(hints, fmt.Sprintf("for %d of them: %s", shared[fix], fix))
+	}
+	return ui.WithHint(fmt.Errorf("%d of %d checks failed", wrong, len(results)), hints...)
+}
+
+// tableOf returns the results as a table, without the shared fixes.
+func tableOf(results []lockdown.Result, shared map[string]int) ui.Table {
+	table := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}
 	for _, r := range results {
 		ready := "True"
 		if !r.OK {
 			ready = "False"
-			wrong++
 		}
 		message := r.Message
+		if len(r.Files) > 0 && !r.OK {
+			message += " (" + strings.Join(r.Files, ", ") + ")"
+		}
 		if r.Fix != "" && shared[r.Fix] == 0 {
 			message += ": " + r.Fix
 		}
 		table.Rows = append(table.Rows, []string{r.Name, ready, message})
 	}
-	if printed := table.Print(streams.Stdout()); printed != nil || err != nil {
-		return errors.Join(err, printed)
-	}
-	if wrong > 0 {
-		var hints []string
-		for _, fix := range slices.SortedFunc(maps.Keys(shared), func(a, b string) int { return cmp.Or(shared[b]-shared[a], cmp.Compare(a, b)) }) {
-			hints = append(hints, fmt.Sprintf("for %d of them: %s", shared[fix], fix))
+	return table
+}
+
+// reportOf returns the results and the error that ended the checks, or nil, as a report.
+func reportOf(results []lockdown.Result, err error) Report {
+	report := Report{Checks: []Check{}}
+	for _, r := range results {
+		report.Checks = append(report.Checks, Check{Name: r.Name, Ready: r.OK, Message: r.Message, Fix: r.Fix, Objects: r.Objects, Files: r.Files})
+		if !r.OK {
+			report.Failed++
 		}
-		return ui.WithHint(fmt.Errorf("%d of %d checks failed", wrong, len(results)), hints...)
 	}
-	return nil
+	if err != nil {
+		report.Error = err.Error()
+	}
+	return report
 }
 
 // sharedFixes returns the fixes of several results, with the number of these results.

@@ -151,21 +151,30 @@ func text(err error) string {
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	good, bad := lockdown.Result{Name: "kinds", OK: true, Message: "as installed"}, lockdown.Result{Name: "roles", Message: "more", Fix: "remove it"}
+	located := lockdown.Result{Name: "labels", Message: "none", Fix: "add one", Objects: []string{"Namespace apps"}, Files: []string{"apps.yaml:3"}}
 	manager := lockdown.Result{Name: "manager", Message: "missing", Fix: "remove it"}
 	for _, tt := range []struct {
 		reason   string
 		results  []lockdown.Result
 		err      error
 		out, why string
+		output   string
 	}{
-		{"all is well", []lockdown.Result{good}, nil, "CHECK   READY   MESSAGE\nkinds   True    as installed\n", ""},
-		{"one fails, and its row has the fix", []lockdown.Result{good, bad}, nil, "roles   False   more: remove it\n", "✗ 1 of 2 checks failed\n"},
-		{"several fail, and their fix is said once", []lockdown.Result{bad, manager}, nil, "roles     False   more\nmanager   False   missing\n", "✗ 2 of 2 checks failed\n  for 2 of them: remove it\n"},
-		{"the checks ended early", []lockdown.Result{good}, os.ErrClosed, "kinds   True", "✗ " + os.ErrClosed.Error() + "\n"},
-		{"nothing was checked", nil, os.ErrClosed, "", "✗ " + os.ErrClosed.Error() + "\n"},
+		{"all is well", []lockdown.Result{good}, nil, "CHECK   READY   MESSAGE\nkinds   True    as installed\n", "", ""},
+		{"one fails, and its row has the fix", []lockdown.Result{good, bad}, nil, "roles   False   more: remove it\n", "✗ 1 of 2 checks failed\n", ""},
+		{"several fail, and their fix is said once", []lockdown.Result{bad, manager}, nil, "roles     False   more\nmanager   False   missing\n", "✗ 2 of 2 checks failed\n  for 2 of them: remove it\n", ""},
+		{"the checks ended early", []lockdown.Result{good}, os.ErrClosed, "kinds   True", "✗ " + os.ErrClosed.Error() + "\n", ""},
+		{"a row names the file of the object", []lockdown.Result{located}, nil, "labels   False   none (apps.yaml:3): add one\n", "✗ 1 of 1 checks failed\n", ""},
+		{
+			"JSON has the fields apart", []lockdown.Result{good, located}, nil,
+			"\"ready\": false,\n      \"message\": \"none\",\n      \"fix\": \"add one\",\n      \"objects\": [\n        \"Namespace apps\"\n      ],\n      \"files\": [\n        \"apps.yaml:3\"\n      ]\n    }\n  ],\n  \"failed\": 1\n}\n",
+			"✗ 1 of 2 checks failed\n", "json",
+		},
+		{"YAML says why the checks ended early", []lockdown.Result{good}, os.ErrClosed, "error: file already closed\nfailed: 0\n", "✗ " + os.ErrClosed.Error() + "\n", "yaml"},
+		{"nothing was checked", nil, os.ErrClosed, "", "✗ " + os.ErrClosed.Error() + "\n", ""},
 	} {
 		var out, errs bytes.Buffer
-		if err := incluster.Print(ui.IO{Out: &out, Err: &errs}, tt.results, tt.err); err != nil {
+		if err := incluster.Print(ui.IO{Out: &out, Err: &errs}, tt.output, tt.results, tt.err); err != nil {
 			ui.PrintError(ui.NewScreen(&errs), err)
 		}
 		if errs.String() != tt.why || !strings.Contains(out.String(), tt.out) {

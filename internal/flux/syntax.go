@@ -1,0 +1,192 @@
+package flux
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// SyntaxError reports a file that is not YAML.
+type SyntaxError struct {
+	// File is the path in the fleet, slash separated, and Line the line of the mistake.
+	File string
+	Line int
+	// Reason is the text of the parser.
+	Reason string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s:%d is not valid YAML: %s", e.File, e.Line, e.Reason)
+}
+
+// yamlLine matches an error of the YAML parser with a line.
+var yamlLine = regexp.MustCompile(`yaml: (?:line (\d+): )?(.*)$`)
+
+// ReadYAML returns the documents of a YAML stream that are objects. It returns a [SyntaxError] with the
+// name of the file and the line in it, if a document cannot be parsed.
+func ReadYAML(file string, content []byte) ([]map[string]any, error) {
+	var all []map[string]any
+	before := -1 // for the line break that is added before the file
+	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var value any
+		if err := yaml.Unmarshal(document, &value); err != nil {
+			return nil, syntaxError(file, before, err)
+		}
+		if object, ok := value.(map[string]any); ok {
+			all = append(all, object)
+		}
+		before += bytes.Count(document, []byte("\n")) + 1
+	}
+	return all, nil
+}
+
+// syntaxError returns the error of a parser for a document that begins below the line before.
+func syntaxError(file string, before int, err error) error {
+	e := &SyntaxError{File: file, Line: before + 2, Reason: err.Error()}
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return e
+	}
+	e.Reason = m[2]
+	if line, err := strconv.Atoi(m[1]); err == nil {
+		// The parser counts lines from 0 in these messages, and from 1 in all others.
+		if strings.HasPrefix(m[2], "did not find expected") {
+			line++
+		}
+		e.Line = before + line
+	}
+	return e
+}
+
+// ignoreFile lists files that source-controller leaves out of an artifact.
+const ignoreFile = ".sourceignore"
+
+// CheckSyntax parses the manifests that kustomize-controller reads for folders, and returns a
+// [SyntaxError] for the first file that is not YAML. It follows the kustomization files and, in a folder
+// without one, reads all YAML files, unless a file tells source-controller to ignore some. more returns
+// the further folders that an object leads to; it may be nil. CheckSyntax ignores files and folders that do not exist: a build reports them.
+func CheckSyntax(files fs.FS, folders []string, more func(object map[string]any) []string) error {
+	c := syntaxCheck{files: files, more: more, seen: map[string]bool{}, folders: slices.Clone(folders)}
+	for len(c.folders) > 0 {
+		folder := c.folders[0]
+		c.folders = c.folders[1:]
+		if err := c.folder(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type syntaxCheck struct {
+	files   fs.FS
+	more    func(object map[string]any) []string
+	seen    map[string]bool
+	folders []string
+}
+
+// folder checks a folder, once.
+func (c *syntaxCheck) folder(folder string) error {
+	if folder = path.Clean(folder); !fs.ValidPath(folder) || c.seen[folder] {
+		return nil
+	}
+	c.seen[folder] = true
+	name, content, err := KustomizationFile(c.files, folder)
+	if err == nil {
+		return c.kustomization(folder, name, content)
+	}
+	entries, err := fs.ReadDir(c.files, folder)
+	if err != nil || c.ignores(folder) {
+		return nil //nolint:nilerr // see [CheckSyntax]
+	}
+	for _, entry := range entries {
+		at := path.Join(folder, entry.Name())
+		switch ext := path.Ext(entry.Name()); {
+		case entry.IsDir() && entry.Name() != ".git":
+			err = c.folder(at)
+		case entry.Type().IsRegular() && (ext == ".yaml" || ext == ".yml"):
+			err = c.file(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignores reports whether source-controller may leave out files of a folder.
+func (c *syntaxCheck) ignores(folder string) bool {
+	for ; ; folder = path.Dir(folder) {
+		if _, err := fs.Stat(c.files, path.Join(folder, ignoreFile)); err == nil {
+			return true
+		}
+		if folder == "." {
+			return false
+		}
+	}
+}
+
+// kustomization checks a kustomization file, and the files and folders that it names.
+func (c *syntaxCheck) kustomization(folder, name string, content []byte) error {
+	if _, err := ReadYAML(name, content); err != nil {
+		return err
+	}
+	var k struct {
+		Resources, Bases, Components []string
+		PatchesStrategicMerge        []string
+		Patches, PatchesJSON6902     []struct{ Path string }
+	}
+	if yaml.Unmarshal(content, &k) != nil {
+		return nil // kustomize reports fields of a wrong type
+	}
+	named := slices.Concat(k.Resources, k.Bases, k.Components, k.PatchesStrategicMerge)
+	for _, p := range slices.Concat(k.Patches, k.PatchesJSON6902) {
+		named = append(named, p.Path)
+	}
+	for _, entry := range named {
+		at := path.Join(folder, entry)
+		if !fs.ValidPath(at) {
+			continue // an address, or an inline patch
+		}
+		info, err := fs.Stat(c.files, at)
+		switch {
+		case err != nil:
+		case info.IsDir():
+			err = c.folder(at)
+		default:
+			err = c.file(at)
+		}
+		if err != nil && info != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file checks a file, once.
+func (c *syntaxCheck) file(name string) error {
+	if c.seen[name] {
+		return nil
+	}
+	c.seen[name] = true
+	content, err := fs.ReadFile(c.files, name)
+	if err != nil {
+		return nil //nolint:nilerr // see [CheckSyntax]
+	}
+	objects, err := ReadYAML(name, content)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if c.more != nil {
+			c.folders = append(c.folders, c.more(o)...)
+		}
+	}
+	return nil
+}
