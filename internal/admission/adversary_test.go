@@ -224,7 +224,7 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "is written by the platform only", nil},
 		{"a quota that says it is the platform's", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: flux-system}}}", "must not say in its labels", nil},
 		{"a ConfigMap of its own Kustomization", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: hostile}}}", "", nil},
-		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure says what holds", nil},
+		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure sets the limits", nil},
 
 		{"by its own parameters", in("hostile-own", repository("https://own.example.com/a/b")), "", nil},
 		{"what the profile allows is not added", in("hostile-own", repository("https://git.example.com/acme/app")), "tenant hostile: GitRepository x must not fetch from https://git.example.com/acme/app (allowed: https://own.example.com/**)", nil},

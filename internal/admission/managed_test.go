@@ -413,7 +413,7 @@ func TestPlatformWorkloads(t *testing.T) {
 	}
 	revision := named("apps/v1", "ControllerRevision", "store-7bbf497d4")
 	claim, ownClaim := named("v1", "PersistentVolumeClaim", "data-store-0"), named("v1", "PersistentVolumeClaim", "data-own-0")
-	const acts, takes = "belongs to the platform, or acts on what does", "must not have labels by which a workload of the platform takes it or its Pods for its own"
+	const acts, takes = "belongs to the platform, or acts on an object of the platform", "must not have labels by which a workload of the platform takes it or its Pods for its own"
 	const taken = "must not be taken over by "
 	testwait.For(t, "the parameters to be in force", patience, func() (bool, string) {
 		err := scale(tenant, deployment)

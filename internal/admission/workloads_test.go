@@ -607,7 +607,7 @@ func nodesAndTokens(t *testing.T, admin client.Client, restConfig *rest.Config) 
 		"a toleration of another value":               {head + nodes + ", " + silent + ", tolerations: [{key: pool, value: other}]}}", "must not tolerate taints pool (allowed: node.kubernetes.io/*, pool=pinned, spot)"},
 		"a toleration of every value":                 {head + nodes + ", " + silent + ", tolerations: [{key: pool, operator: Exists}]}}", "must not tolerate taints pool"},
 		"a toleration of every effect":                {head + nodes + ", " + silent + ", tolerations: [{key: spot, operator: Exists}]}}", "must not tolerate taints spot"},
-		"a token":                                     {head + nodes + "}}", "must not mount a token of its account unasked: set spec.automountServiceAccountToken to false"},
+		"a token":                                     {head + nodes + "}}", "must not mount a token of its account automatically: set spec.automountServiceAccountToken to false"},
 		"a token by name":                             {head + nodes + ", automountServiceAccountToken: true}}", "must not mount a token"},
 		"a template without nodes":                    {set + silent + "}}}}", ""},
 		"a template with other nodes":                 {set + silent + ", nodeSelector: {pool: other}}}}}", "Deployment x must not run on nodes of others"},
