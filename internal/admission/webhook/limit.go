@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// tenantRate is the average number of namespaces per second that the owners of one
-	// tenant may request, and tenantBurst the maximum at once. The webhook writes each
-	// request to the reservations, so a request costs the platform more than the owner.
+	// tenantRate is the average number of namespaces per second that the owners of one tenant may request,
+	// and tenantBurst is the maximum burst. The webhook writes each admission to the reservations, so a
+	// request costs the platform more than the owner.
 	tenantRate, tenantBurst = 50, 1000
-	// maxLimited is the maximum number of tenants and users that limits remembers.
+	// maxLimited is the maximum number of tenants and users for which limits keeps a rate limiter.
 	maxLimited = 10000
 )
 
-// limits bound the rate of requests of each tenant. When there are more than maxLimited
-// tenants and users, limits forget the least recently used. They are safe for concurrent
-// use.
+// limits bounds the request rate of each tenant and user. With more than maxLimited of them, it drops the
+// least recently used limiter. It is safe for concurrent use.
 type limits struct {
 	mu sync.Mutex
 	of *lru.Cache
