@@ -282,7 +282,7 @@ func FuzzMistakable(f *testing.F) {
 			return // no account has such a name
 		}
 		a := discovery.Account{Namespace: namespace, Name: name}
-		all := mistakable(home, a)
+		all := lookalikeSubjects(home, a)
 		for _, s := range all {
 			if s.Namespace == a.Namespace && s.Name == a.Name {
 				t.Errorf("%s is itself", a)

@@ -216,7 +216,7 @@ func (c *proxyClient) showsForeign(group, resource string) func(context.Context,
 				question.Namespace = item.Name
 			}
 			// Attack I12 creates this Tenant, and only its finding counts the Tenant.
-			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == mistakenTenant)
+			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == lookalikeName)
 			if own || asked[where] {
 				continue
 			}
