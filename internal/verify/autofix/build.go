@@ -23,7 +23,7 @@ type root struct {
 	namespace string
 }
 
-// built holds the objects of each root. A root that does not build is not in it.
+// built holds the objects of each root. It omits roots that do not build.
 type built map[root][]*unstructured.Unstructured
 
 // find returns all objects that match.
