@@ -41,9 +41,9 @@ const wholeEvery = 25
 
 // Score counts mutants.
 type Score struct {
-	// Mutants is the number of all mutants, and Killed the number of mutants that turned exactly
-	// the predicted attacks. Redundant counts the killed mutants that had to turn no attack,
-	// because another control stops the same attacks. Explained survived with a reason.
+	// Mutants is the number of all mutants. Killed is the number of mutants that turned exactly the
+	// predicted attacks, and Redundant the number of these that had to turn no attack, because another
+	// control stops the same attacks. Explained is the number of survivors with a reason.
 	Mutants, Killed, Redundant, Explained int
 	// Survived are the other mutants, each with the difference to the model.
 	Survived []string
