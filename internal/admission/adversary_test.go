@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A tenant with cluster-admin in its namespaces, with parameters of its own in
-// one, and somebody who may write every namespace.
+// adversaries are a tenant with cluster-admin in its namespaces, one of which has parameters of its own,
+// and a user with the right to write in every namespace.
 var adversaries = `
 apiVersion: v1
 kind: Namespace
@@ -122,7 +122,7 @@ func in(namespace, manifest string) string {
 	return strings.NewReplacer("namespace: apps", "namespace: "+namespace, "serviceAccountName: dev-team", "serviceAccountName: hostile").Replace(manifest)
 }
 
-// What a hostile tenant makes, in every way that an object can be written.
+// TestCreateByAdversary creates objects as a hostile tenant, by every request that writes an object.
 func TestCreateByAdversary(t *testing.T) {
 	t.Parallel()
 	_, _, restConfig := cluster(t)
@@ -251,7 +251,7 @@ func TestCreateByAdversary(t *testing.T) {
 	}
 }
 
-// What a hostile tenant does to what is there.
+// TestChangeByAdversary changes existing objects as a hostile tenant.
 func TestChangeByAdversary(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// Objects of many kinds in a tenant's namespace that the platform's syncs applied, and
-// one that a sync applied which the platform delegated to the tenant. Two accounts of the
-// platform's namespace apply tenants' repositories.
+// platformMade are objects of many kinds in a tenant's namespace that the platform's syncs applied, and an
+// object from a sync that the platform delegated to the tenant. Two accounts of the platform's namespace
+// apply tenants' repositories.
 const platformMade = `
 apiVersion: apps/v1
 kind: Deployment
@@ -54,9 +54,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: delegate, namespace: flux-system}, {kind: ServiceAccount, name: kustomize-controller, namespace: flux-system}]
 `
 
-// What the platform applied stays as it is, of every kind and by every way, whether the
-// namespace has parameters of its own or not; what a delegated sync applied is the
-// tenant's.
+// TestManagedKinds checks that a tenant cannot change the objects that the platform applied, for every kind
+// and every kind of request, with and without parameters in the namespace. An object that a delegated sync
+// applied belongs to the tenant.
 func TestManagedKinds(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
