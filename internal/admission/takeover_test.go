@@ -16,7 +16,7 @@ import (
 )
 
 // owners are owners of tenants. The owner of alpha has the rights that RBAC gives an owner. taker is also
-// an owner, and RBAC allows it everything on namespaces, so that only the rules stop it. A further user
+// an owner, and RBAC allows it everything on namespaces, so that only the rules stop it. The group both
 // owns two tenants. ci owns no tenant, and may create namespaces.
 const owners = `
 apiVersion: v1

@@ -56,7 +56,7 @@ type route struct{ host, path string }
 func (r route) String() string { return fmt.Sprintf("host %q with path %q", r.host, r.path) }
 
 // errTaken reports that another Ingress has a host and path.
-var errTaken = errors.New("taken")
+var errTaken = errors.New("only one Ingress may have a host with a path")
 
 // Handle implements [admission.Handler]. It refuses a request that it cannot decide.
 func (h *HostsHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
@@ -148,7 +148,7 @@ func (h *HostsHandler) existing(ctx context.Context, ingress *networkingv1.Ingre
 
 // taken returns a refusal. It does not name the other Ingress, which may be another tenant's.
 func taken(ingress *networkingv1.Ingress, r route, why, scope string) error {
-	return fmt.Errorf("the Ingress %s/%s must not have %s: %s, and hosts are %w once in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
+	return fmt.Errorf("the Ingress %s/%s must not have %s: %s, and %w in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
 }
 
 // reservation is a route that an Ingress was admitted for.
