@@ -221,7 +221,7 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a Pod that a workload makes", pod("serviceAccountName: hostile"), "a Pod must not run as hostile", controller},
 		{"a Pod as another account", pod("serviceAccountName: default"), "", nil},
 
-		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "is written by the platform only", nil},
+		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "only the platform writes it", nil},
 		{"a quota that says it is the platform's", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: flux-system}}}", "must not say in its labels", nil},
 		{"a ConfigMap of its own Kustomization", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: hostile}}}", "", nil},
 		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure sets the limits", nil},

@@ -568,8 +568,8 @@ func TestDelegatingAccount(t *testing.T) {
 		{"Flux's own account does", says(controller), ""},
 		{"it makes an artifact", artifact(delegate), "can be made and changed by the platform only"},
 		{"Flux's own account does", artifact(controller), ""},
-		{"it writes parameters", parameters(delegate), "is written by the platform only"},
-		{"so does an account that is listed: the profile is not read there", parameters(controller), "is written by the platform only"},
+		{"it writes parameters", parameters(delegate), "only the platform writes it"},
+		{"so does an account that is listed: the profile is not read there", parameters(controller), "only the platform writes it"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
 	}
