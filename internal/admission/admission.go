@@ -1,17 +1,15 @@
-// Package admission holds the rules that the API server itself enforces for
-// tenants, as ValidatingAdmissionPolicies. make generate writes the policies into
-// config/admission: each rule becomes two policies with the same expressions. The first
-// reads the TenancyProfile, for namespaces that have no TenantParameters yet, and the
-// second reads the TenantParameters. The rules about the spec of Flux objects share two
-// policies, see [Shared], and the rules about other objects share two others, see
-// [Objects].
+// Package admission holds the rules for tenants that the API server itself enforces, as
+// ValidatingAdmissionPolicies. make generate writes the policies into config/admission. Most rules become
+// two policies with the same expressions: the first reads the TenancyProfile, for namespaces that have no
+// TenantParameters yet, and the second reads the TenantParameters. The rules about the spec of Flux objects
+// share two policies, see [Shared], and the rules about other objects share two others, see [Objects].
 //
-// A rule checks the change of an object, not the object: users may update and delete an
-// object that is older than the rule, if they do not make it worse.
+// A rule checks the change of an object, not the object: users may update and delete an object that is
+// older than the rule, if they do not make it worse.
 //
-// Each policy that a request matches costs far more than one more expression in a policy
-// that it matches anyway, and each policy with a namespace selector adds a small cost to
-// every request of the cluster. So write a new rule
+// Each policy that a request matches costs far more than one more expression in a policy that the request
+// matches anyway, and each policy with a namespace selector adds a small cost to every request of the
+// cluster. So write a new rule
 //
 //   - with shared if it is about the spec of Flux objects, and with objects if it is about
 //     anything else in the namespaces of tenants: it becomes an expression of a policy
@@ -21,8 +19,8 @@
 //   - with a policy of its own only if it is about a few kinds that tenants seldom
 //     write, and then with the selector of namespaces in the binding.
 //
-// TestPoliciesOfRequest counts the policies that frequent requests match. See
-// docs/design/rules.md, What a rule costs.
+// TestPoliciesOfRequest counts the policies that frequent requests match. See docs/design/rules.md, What a
+// rule costs.
 package admission
 
 import (
@@ -36,41 +34,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Prefix begins the names of all our policies, so that a message of the API
-// server says whose rule it is.
+// Prefix begins the names of all policies of Tenure, so that users recognize them in messages of the API
+// server.
 const Prefix = "tenure-"
 
-// fromParameters ends the name of the policy that reads TenantParameters, and of
+// fromParameters is the suffix of the policy that reads TenantParameters, and of the policy of
 // [Rule.inTenants].
 const fromParameters = "-own"
 
-// Rule is something that tenants may not do.
+// Rule is a restriction for tenants, or for the manager.
 type Rule struct {
-	// Name is what exemptions call it, [Prefix] included, and what its policies
-	// are called unless it is shared.
+	// Name is the name of the rule in exemptions, with [Prefix]. It is also the name of the rule's
+	// policies, unless the rule shares a policy.
 	Name string
-	// Title is a sentence for people that states the rule.
+	// Title states the rule in one sentence. It is the message of a refusal if the API server cannot show
+	// the whole message.
 	Title string
-	// Rows are the rows of the catalogue of attacks that it stops.
+	// Rows are the IDs of the attacks in the catalogue that the rule stops.
 	Rows []string
-	// scope is where the rule holds.
+	// scope says in which namespaces the rule applies.
 	scope scope
 	// resources are the resources and operations that the rule matches.
 	resources []admissionregistrationv1.NamedRuleWithOperations
 	// conditions are CEL expressions; the rule is evaluated if all are true. The API
 	// server stops at the first false one, so cheap conditions come first.
 	conditions []string
-	// late are further conditions of a rule of scope tenantObjects, long ones that decide little. The
-	// match condition leaves them out: the API server compiles it for each change of the policy, in a
-	// time that grows with the square of its length.
+	// late are further conditions of a rule of scope tenantObjects: long conditions that exclude few
+	// requests. They are not part of the match condition: the API server compiles a match condition at each
+	// change of the policy, and the time for this grows with the square of the condition's length.
 	late []string
-	// variables are CEL, in order.
+	// variables are CEL. A variable may read the variables before it.
 	variables []admissionregistrationv1.Variable
 	// validations are evaluated in order; a refusal has the message of the first false
 	// validation.
 	validations []validation
-	// refusal is CEL in the place of validations: the message, or the empty
-	// string.
+	// refusal replaces the validations: CEL for the message of the refusal, or for the empty string.
 	refusal string
 	// ungoverned are the resources that a rule of scope allNamespaces leaves to other rules in a
 	// namespace with parameters: tenants create many of them there.
@@ -78,8 +76,9 @@ type Rule struct {
 	// frequent are the resources of a rule of scope allNamespaces that a policy of its own decides in
 	// its match condition, in the namespaces of Tenants: see [Rule.inTenants].
 	frequent []admissionregistrationv1.NamedRuleWithOperations
-	// marked is the label of the objects that a rule of scope allNamespaces is about. The binding
-	// selects them, before or after the request, so that other objects cost no evaluation.
+	// marked is the label of the objects that a rule of scope allNamespaces is about. The binding selects
+	// requests whose old or new object has the label, so that the API server does not evaluate the rule for
+	// other objects.
 	marked string
 	// asksRBAC is set for a rule of scope allNamespaces whose validations query RBAC. A message cannot
 	// query RBAC, so each validation has a message of its own.
@@ -87,56 +86,54 @@ type Rule struct {
 	// early rules decide in the match condition whether the request is allowed: see [allowed]. Their
 	// validations use no variable but the name.
 	early bool
-	// together is CEL that is true if all validations of an early rule hold, for rules in
-	// which their parts are cheaper together.
+	// together is CEL that is true if all validations of an early rule hold. It is set for rules in which
+	// one expression is cheaper than one for each validation.
 	together string
 	// compensates marks a rule of scope tenantObjects that compensates for rights which RBAC cannot narrow:
-	// the rights of a tenant's role on kinds of which the platform and Flux have objects and
-	// accounts in the tenant's namespaces. See [Rule.always].
+	// a tenant's role includes kinds of which the platform and Flux also have objects in the tenant's
+	// namespaces. See [Rule.always].
 	compensates bool
-	// sharded rules are asked only where a namespace or an object is in a shard: see
-	// [narrowed].
+	// sharded rules are evaluated only for namespaces and objects in a shard: see [Rule.narrowed].
 	sharded bool
 	// ownParameters rules read TenantParameters only, and deny nothing in a namespace without
 	// them.
 	ownParameters bool
-	// everyKind extends a rule of scope tenantObjects to all kinds where a namespace has
-	// parameters.
-	// Elsewhere the rule covers only its resources: a missing profile denies everything
-	// that a rule covers, and that must not be every object.
+	// everyKind extends a rule of scope tenantObjects to all kinds in namespaces with parameters. Elsewhere
+	// the rule covers only its resources: without a profile the API server denies every request that a rule
+	// covers, and it must not deny the requests for all objects.
 	everyKind bool
 }
 
-// scope says where a rule holds, what its policies read, and which rules share a policy.
+// scope says where a rule applies, what its policies read, and which rules share a policy.
 type scope int
 
 const (
-	// tenantNamespaces rules hold in the namespaces of tenants. Each has a policy that reads
+	// tenantNamespaces rules apply in the namespaces of tenants. Each has a policy that reads
 	// TenantParameters, and one that reads the profile in namespaces without them.
 	tenantNamespaces scope = iota
-	// fluxObjects rules are about the spec of Flux objects there, and share the policy [Shared].
+	// fluxObjects rules are about the spec of Flux objects in these namespaces, and share the policy
+	// [Shared].
 	fluxObjects
-	// tenantObjects rules are about all other objects there, and share the policy [Objects].
+	// tenantObjects rules are about all other objects in these namespaces, and share the policy [Objects].
 	tenantObjects
-	// allNamespaces rules hold in every namespace and read no parameters.
+	// allNamespaces rules apply in every namespace and read no parameters.
 	allNamespaces
-	// allNamespacesProfiled rules hold in every namespace and read the profile. Without a profile
-	// they deny nothing.
+	// allNamespacesProfiled rules apply in every namespace and read the profile. Without a profile they
+	// deny nothing.
 	allNamespacesProfiled
-	// namespaceObjects rules are about tenants' Namespace objects, selected by Tenure's label.
-	// They read the profile, because a namespace has no parameters before it exists. Without a
-	// profile they refuse nothing, so that admins can create namespaces.
+	// namespaceObjects rules are about tenants' Namespace objects, selected by Tenure's label. They read
+	// the profile, because a namespace has no parameters before it exists. Without a profile they deny
+	// nothing, so that admins can create namespaces.
 	namespaceObjects
-	// ownerNamespaces rules hold in namespaces that owners created. They read the profile, and
-	// deny nothing without one.
+	// ownerNamespaces rules apply in namespaces that owners created. They read the profile, and deny
+	// nothing without one.
 	ownerNamespaces
-	// platformNamespaces rules hold in namespaces of the platform that have the label for it.
-	// They read the profile, and nothing holds without one: the platform must be able to repair
-	// itself.
+	// platformNamespaces rules apply in namespaces of the platform with the label [v1alpha1.LabelImages].
+	// They read the profile, and deny nothing without one: the platform must be able to repair itself.
 	platformNamespaces
 )
 
-// onePolicy reports whether each rule of the scope has one policy, which does not read
+// onePolicy reports whether each rule of the scope has a single policy, which does not read
 // TenantParameters.
 func (s scope) onePolicy() bool { return s > tenantObjects }
 
@@ -167,11 +164,11 @@ func (r Rule) Policies() []string {
 	return []string{r.Policy(), parameters}
 }
 
-// validation is an expression that must hold, and the message if it does not:
-// CEL that gives a string, shown after "tenant NAME: ".
+// validation is a CEL expression that must be true, and CEL for the message if it is false. The API server
+// shows the message after "tenant NAME: ".
 type validation struct{ expression, message string }
 
-// Rules returns all rules, by name.
+// Rules returns all rules, sorted by name.
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(),
@@ -224,7 +221,7 @@ func Rules() []Rule {
 	return rules
 }
 
-// Policies returns the policies of all rules, and bindings that deny.
+// Policies returns the policies of all rules, and the bindings with which they deny.
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	policies, bindings := objectPolicies(Objects, func(Rule) bool { return true })
 	for _, r := range enforced() {
@@ -264,11 +261,11 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 	return policies, bindings
 }
 
-// firstNamespaces returns the namespaces that the policy of a rule selects before its binding does,
-// or nil. Until the API server has found the kind of the parameters, which takes up to 30 s after its
-// installation, it refuses every request that a policy matches, whatever the binding selects. A rule
-// about every kind would hold up all namespaces, leader elections included, and a rule about Pods the
-// Pods of Kubernetes and Flux.
+// firstNamespaces returns the selector of namespaces in the policy of a rule, or nil if only the binding
+// selects namespaces. After the installation of the parameters' kind, the API server needs up to 30 s to
+// find the kind. Until then it refuses every request that a policy matches, whatever the binding selects.
+// Without a selector, a rule about every kind would block all namespaces, leader elections included, and a
+// rule about Pods would block the Pods of Kubernetes and Flux.
 func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSelector {
 	if r.scope == ownerNamespaces || r.scope == platformNamespaces {
 		return namespaces
@@ -276,8 +273,8 @@ func (r Rule) firstNamespaces(namespaces *metav1.LabelSelector) *metav1.LabelSel
 	return nil
 }
 
-// enforced returns the rules that have policies of their own, and the shared rules about
-// Flux objects as one rule.
+// enforced returns the rules that have policies of their own, and one rule that combines the rules about
+// Flux objects.
 func enforced() []Rule {
 	rules := []Rule{shared()}
 	for _, r := range Rules() {
@@ -292,15 +289,15 @@ func paramKind(kind string) *admissionregistrationv1.ParamKind {
 	return &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
 }
 
-// tenantLabels make a namespace a tenant's. A binding cannot select by one label
-// or another, so there is a binding for each, which leaves out the namespaces of
-// those before.
+// tenantLabels are the labels that assign a namespace to a tenant. A binding cannot select one label or
+// another, so each label has a binding, which excludes the namespaces with the labels before it.
+// bindingNames are the suffixes of the bindings' names, in the same order.
 var (
 	tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 	bindingNames = []string{"tenure", "flux", "capsule"}
 )
 
-// where selects the namespaces that have, or have not, each of the labels.
+// where returns a selector of the namespaces that have each of the labels, or have none of them.
 func where(operator metav1.LabelSelectorOperator, labels ...string) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{}
 	for _, label := range labels {
@@ -309,28 +306,28 @@ func where(operator metav1.LabelSelectorOperator, labels ...string) *metav1.Labe
 	return s
 }
 
-// paramRef refers to the parameters. Without parameters the API server denies the request, so
-// that deleting the profile allows nothing.
+// paramRef returns a reference to the parameters with a name. If the parameters are missing, the API server
+// denies the request, so that deleting the profile allows nothing.
 func paramRef(name string) *admissionregistrationv1.ParamRef {
 	deny := admissionregistrationv1.DenyAction
 	return &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny}
 }
 
-// withoutParameters selects the namespaces in which the rules read the TenancyProfile, without those
-// of Kubernetes and Flux: until the API server has found the kind TenancyProfile, it would refuse
-// their Pods, Secrets, service accounts and syncs, whatever the bindings select.
+// withoutParameters returns a selector of the namespaces in which the rules read the TenancyProfile. It
+// excludes the namespaces of Kubernetes and Flux: until the API server has found the kind TenancyProfile,
+// it would refuse their Pods, Secrets, service accounts and syncs, whatever the bindings select.
 //
-// All rules still apply to tenants. The bindings select namespaces of tenants, and these are not:
-// the manager and the rule tenure-namespaces refuse them to tenants. Only a platform admin could
-// label one of them as a tenant's, and a user who may create Pods or tokens there has the rights of
-// Kubernetes' controllers or of Flux anyway.
+// All rules still apply to tenants. The bindings select namespaces of tenants, and the excluded namespaces
+// belong to the platform: the manager and the rule tenure-namespaces refuse them to tenants. Only a
+// platform admin could label one of them as a tenant's, and a user who may create Pods or tokens there has
+// the rights of Kubernetes' controllers or of Flux anyway.
 func withoutParameters() *metav1.LabelSelector {
 	s := where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)
 	s.MatchExpressions = append(s.MatchExpressions, labelled(metav1.LabelSelectorOpNotIn, corev1.LabelMetadataName, metav1.NamespaceSystem, managerNamespace).MatchExpressions...)
 	return s
 }
 
-// labelled selects the namespaces whose label has, or has not, one of the values.
+// labelled returns a selector of the namespaces in which the label has one of the values, or none of them.
 func labelled(operator metav1.LabelSelectorOperator, label string, values ...string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: operator, Values: values}}}
 }
@@ -351,10 +348,9 @@ func (r Rule) binding(policy, name string, params *admissionregistrationv1.Param
 	return b
 }
 
-// narrowed returns the bindings of a rule about shards: one for the namespaces that are in a
-// shard, and one for objects in other namespaces with a shard label. The API server prepares
-// the evaluation of a policy only after a binding has matched, so that the rule costs nothing
-// in a cluster without shards.
+// narrowed returns the bindings of a rule about shards: one for the namespaces that are in a shard, and one
+// for objects with a shard label in other namespaces. The API server prepares the evaluation of a policy
+// only after a binding has matched, so the rule costs nothing in a cluster without shards.
 func (r Rule) narrowed(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	if !r.sharded {
 		return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
@@ -441,15 +437,15 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	p.Spec.Variables = append(append(p.Spec.Variables, r.variables...), admissionregistrationv1.Variable{Name: "refusal", Expression: refusal})
 	p.Spec.Validations = []admissionregistrationv1.Validation{{
 		Expression: holds, MessageExpression: message, Reason: &forbidden,
-		// For when the message is longer than the API server shows.
+		// The API server shows this text if the message is too long.
 		Message: r.Title,
 	}}
 	return p
 }
 
-// together returns the validations with neighbours that ask RBAC nothing as one validation,
-// because the API server also evaluates the message of each validation that holds. A message
-// cannot ask RBAC, so the others stay apart.
+// together combines adjacent validations without RBAC checks into one validation, because the API server
+// also evaluates the message of each validation that holds. A message cannot check RBAC, so validations
+// with RBAC checks stay separate.
 func together(validations []validation, variables []admissionregistrationv1.Variable) []validation {
 	var all, quiet []validation
 	end := func() {
@@ -469,9 +465,9 @@ func together(validations []validation, variables []admissionregistrationv1.Vari
 	return all
 }
 
-// firstOf returns CEL for the message of the first false validation, or an empty string if all are true.
-// One expression costs the API server less than ten, because preparing an expression takes
-// longer than evaluating most of them.
+// firstOf returns CEL for the message of the first false validation, or for an empty string if all are
+// true. One expression costs the API server less than ten, because preparing an expression takes longer
+// than evaluating most of them.
 func firstOf(validations []validation) string {
 	refusal := "''"
 	for _, v := range slices.Backward(validations) {
@@ -480,10 +476,10 @@ func firstOf(validations []validation) string {
 	return refusal
 }
 
-// apart returns CEL for the message of the first false validation. If this is too long for one
-// expression, the parts are variables, NAME_0 and so on. The API server evaluates a variable only
-// when another expression reads it, but for each request that a policy matches it prepares all of
-// the policy's variables: see docs/design/rules.md.
+// apart returns CEL for the message of the first false validation. If the expression would be too long,
+// apart divides it into variables NAME_0, NAME_1 and so on. The API server evaluates a variable only when
+// another expression reads it, but it prepares all variables of a policy for each request that the policy
+// matches: see docs/design/rules.md.
 func apart(name string, validations []validation) (variables []admissionregistrationv1.Variable, refusal string) {
 	var parts []string
 	for len(validations) > 0 {
@@ -506,20 +502,19 @@ func apart(name string, validations []validation) (variables []admissionregistra
 	return variables, refusal
 }
 
-// longExpression is the length, in bytes, from which an expression is divided. To compile an
-// expression, the API server copies all type parameters of the expression for each of its
-// operators, so that the time grows with the square of the length.
+// longExpression is the maximum length of an expression, in bytes, before [apart] divides it. When the API
+// server compiles an expression, it copies all type parameters of the expression for each of its operators,
+// so the time grows with the square of the length.
 const longExpression = 8192
 
-// breaksGlass is CEL that is true for users in a break-glass group, which is exempt from all
-// rules.
+// breaksGlass is CEL that is true for users in a break-glass group. Such users are exempt from all rules.
 const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in params.spec.breakGlass)"
 
-// exempt is CEL for the names of the rules that the object is exempt from.
+// exempt is CEL for the names of the rules from which the object is exempt.
 const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e.namespace == request.namespace && e.kind == request.kind.kind && e.name == variables.name).map(e, string(e.rule)) : []"
 
-// tenant is CEL for the name of the tenant that a rule speaks to. A namespace's own
-// parameters say whose it is; a Namespace itself lies in none.
+// tenant returns CEL for the name of the tenant in a rule's messages. The TenantParameters of a namespace
+// name the tenant; a Namespace object is in no namespace and has no parameters.
 func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 	switch {
 	case params.Kind == "TenantParameters":

@@ -193,7 +193,8 @@ func to(address string) string {
 	return notification("v1beta3", "Provider", "type: generic, address: '"+address+"'")
 }
 
-// What a tenant creates, and what it is told; an empty message says that it may.
+// TestCreate checks which objects a tenant may create, and the messages of refusals; an empty message means
+// that the API server accepts the object.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	_, tenant, _ := cluster(t)
@@ -290,7 +291,7 @@ func check(t *testing.T, err error, want string) {
 	}
 }
 
-// What is there already: whose it is decides.
+// TestChange checks which existing objects a tenant may change. The owner of the object decides.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	admin, tenant, restConfig := cluster(t)

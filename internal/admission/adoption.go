@@ -8,12 +8,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// adoption returns the rule that no workload of a tenant takes over an object that the platform applied.
-// A controller of Kubernetes takes each object without a controller that fits: a ReplicaSet the Pods with
-// its labels, a Deployment such ReplicaSets, and a StatefulSet the claims with the names that it gives.
-// The object then goes with the tenant's workload, or is deleted as one too many. The request is the
-// controller's, so the rule is about Kubernetes' own accounts. Workloads of the platform that the parameters
-// list may take over any object.
+// adoption returns the rule that no workload of a tenant takes over an object that the platform applied. A
+// controller of Kubernetes adopts each object that fits and has no controller: a ReplicaSet adopts Pods
+// with its labels, a Deployment adopts such ReplicaSets, and a StatefulSet adopts the claims with the names
+// that it would give them. The controller then deletes the object with the tenant's workload, or as a
+// surplus replica. Kubernetes' own accounts send these requests, so the rule is about them. Workloads of
+// the platform that the parameters list may take over any object.
 func adoption() Rule {
 	const owners = "%s.metadata.?ownerReferences.orValue([])"
 	taken := fmt.Sprintf(owners, "object") + ".filter(r, r.?controller.orValue(false) && !" + fmt.Sprintf(owners, "oldObject") + ".exists(o, o.uid == r.uid && o.?controller.orValue(false))" +
@@ -38,8 +38,8 @@ func adoption() Rule {
 	}
 }
 
-// platformApplied returns CEL that holds if the labels of an object say that a sync of the platform applied
-// it, and not one that the platform delegated to a tenant.
+// platformApplied returns CEL that is true if the labels of an object say that a sync of the platform
+// applied the object, unless the platform delegated this sync to a tenant, or that the manager created it.
 func platformApplied(object string) string {
 	groups := []string{groupKustomize, groupHelm, groupResourceSet}
 	return fmt.Sprintf("has(%[1]s.metadata.labels) && ['%[2]s'].exists(g, (g + '/namespace') in %[1]s.metadata.labels && %[1]s.metadata.labels[g + '/namespace'] in params.spec.platformNamespaces"+

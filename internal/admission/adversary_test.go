@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A tenant with cluster-admin in its namespaces, with parameters of its own in
-// one, and somebody who may write every namespace.
+// adversaries are a tenant with cluster-admin in its namespaces, one of which has parameters of its own,
+// and a user with the right to write in every namespace.
 var adversaries = `
 apiVersion: v1
 kind: Namespace
@@ -122,7 +122,7 @@ func in(namespace, manifest string) string {
 	return strings.NewReplacer("namespace: apps", "namespace: "+namespace, "serviceAccountName: dev-team", "serviceAccountName: hostile").Replace(manifest)
 }
 
-// What a hostile tenant makes, in every way that an object can be written.
+// TestCreateByAdversary creates objects as a hostile tenant, by every request that writes an object.
 func TestCreateByAdversary(t *testing.T) {
 	t.Parallel()
 	_, _, restConfig := cluster(t)
@@ -229,10 +229,10 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a Pod that a workload makes", pod("serviceAccountName: hostile"), "a Pod must not run as hostile", controller},
 		{"a Pod as another account", pod("serviceAccountName: default"), "", nil},
 
-		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "is written by the platform only", nil},
+		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "only the platform writes it", nil},
 		{"a quota that says it is the platform's", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: flux-system}}}", "must not say in its labels", nil},
 		{"a ConfigMap of its own Kustomization", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: hostile}}}", "", nil},
-		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure says what holds", nil},
+		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure sets the limits", nil},
 
 		{"by its own parameters", in("hostile-own", repository("https://own.example.com/a/b")), "", nil},
 		{"what the profile allows is not added", in("hostile-own", repository("https://git.example.com/acme/app")), "tenant hostile: GitRepository x must not fetch from https://git.example.com/acme/app (allowed: https://own.example.com/**)", nil},
@@ -259,7 +259,7 @@ func TestCreateByAdversary(t *testing.T) {
 	}
 }
 
-// What a hostile tenant does to what is there.
+// TestChangeByAdversary changes existing objects as a hostile tenant.
 func TestChangeByAdversary(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)

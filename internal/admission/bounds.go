@@ -77,13 +77,13 @@ func bounds() Rule {
 	return r
 }
 
-// templateFunctions are the functions that a template of a commit message may call: those whose results are
+// templateFunctions are the functions that a template of a commit message may call. Their results are
 // hardly larger than their arguments.
 const templateFunctions = "and|contains|date|default|eq|hasPrefix|hasSuffix|index|len|lower|ne|not|now|or|print|println|quote|squote|toString|trim|trimPrefix|trimSuffix|trunc|upper"
 
-// messageTemplate is a regular expression for a template that takes time and memory in proportion to the
-// changes in the commit. So each range goes through a list of the data that the template gets, where the dot is not an
-// element of another list, or through a variable of another range: see [rangeVariable].
+// messageTemplate is a regular expression for templates that need time and memory in proportion to the
+// changes in the commit. Each range in them loops over a list in the template's data, where the dot is not
+// an element of another list, or over a variable of another range: see [rangeVariable].
 var messageTemplate = func() string {
 	const (
 		space    = "[[:space:]]"
@@ -98,20 +98,20 @@ var messageTemplate = func() string {
 	return "^([^{]|[{][^{]|" + action + ")*[{]?$"
 }()
 
-// rangeVariable is a regular expression for a range through a variable. With two of them, or if the template
-// wrote the variable in the range, the message could grow with the square of the changes.
+// rangeVariable is a regular expression for a range over a variable. With two of them, or if the template
+// printed the variable in the range, the message could grow with the square of the changes.
 const rangeVariable = "range[[:space:]]+([^{}]*:=[[:space:]]*)?[$][A-Za-z0-9_]+[[:space:]]*-?[}][}]"
 
 // maxExpression is the maximum number of characters of a CEL expression in a tenant's object.
 const maxExpression = 1024
 
-// functions are the functions and macros that such an expression may call: those whose results are
-// not larger than their arguments. Flux's controllers evaluate expressions in their own processes,
+// functions are the functions and macros that a CEL expression in a tenant's object may call. Their results
+// are not larger than their arguments. Flux's controllers evaluate expressions in their own processes,
 // where all tenants share the time and the memory.
 const functions = "all|charAt|contains|double|duration|endsWith|exists|exists_one|filter|first|has|hasValue|indexOf|int|last|lowerAscii|matches|orValue|size|split|startsWith|string|substring|timestamp|trim|uint|upperAscii|value"
 
-// cheap is CEL that holds for the text of an expression that takes little time and memory. Two
-// macros may stand in each other, and no more. After a comment a name could be out of sight.
+// cheap is CEL that is true for the text of an expression that needs little time and memory. The expression
+// may contain at most two macros, and no comment, which could hide the name of a function.
 var cheap = fmt.Sprintf("size(%%s) <= %d && !%%s.contains('//') && %%s.findAll('[A-Za-z_][A-Za-z0-9_]*[[:space:]]*[(]').all(c, c.matches('^(in|%s)[[:space:]]*[(]$'))"+
 	" && size(%%s.findAll('(all|exists|exists_one|filter)[[:space:]]*[(]')) <= 2", maxExpression, functions)
 

@@ -14,23 +14,23 @@ import (
 // capsulePrefix begins the names of the policies of Capsule's kinds.
 const capsulePrefix = Prefix + "capsule-"
 
-// ruleMatcher is a part of spec.rules[].enforce of a Tenant of Capsule: values of an object that
-// the entries of each rule allow or deny.
+// ruleMatcher describes a part of spec.rules[].enforce of a Capsule Tenant: values of an object that the
+// entries of each rule allow or deny.
 type ruleMatcher struct {
-	// name and allowed begin the parts of a refusal, in Capsule's words.
+	// name and allowed are the beginnings of the two parts of a refusal, in Capsule's words.
 	name, allowed string
-	// values returns CEL for a list of maps with the value v, its path and further texts; with
-	// lists, for a list of such lists.
+	// values returns CEL for a list of maps with the value v, its path and further texts. If lists is set,
+	// it returns CEL for a list of such lists.
 	values func(object string) string
 	lists  bool
-	// same is CEL that is true if the value o of the old object is the value x; empty if equal
-	// values are the same, at any path.
+	// same is CEL that is true if the value o of the old object is the same as the value x. If it is empty,
+	// equal values are the same, at any path.
 	same string
 	// rules is the name of the variable with the rules; empty for all rules.
 	rules string
-	// entries is CEL for the entries of the rule r, about the value x. If it reads x, has is CEL
-	// for a list that is empty if there are no entries about any value. The entries are in a list,
-	// or in depth lists of lists.
+	// entries is CEL for the entries of the rule r. If entries reads the value x, has is CEL for a list
+	// that is empty if the rule has no entries about any value. The entries are in a list that is nested in
+	// depth further lists.
 	entries, has string
 	depth        int
 	// covers is CEL that is true if the rule r covers the value x; empty for all values.
@@ -39,15 +39,15 @@ type ruleMatcher struct {
 	matches string
 	// describes is CEL for the text of the entry e.
 	describes string
-	// unlisted is CEL that is true for a value x that is allowed without an entry for it.
+	// unlisted is CEL that is true for a value x that needs no entry to be allowed.
 	unlisted string
-	// further is CEL for a refusal of an allowed value x by the rule r, which allowed it; the
-	// empty text if there is none.
+	// further is CEL for the refusal of a value x by the rule r that allowed it, or for the empty text if
+	// there is none.
 	further string
 }
 
 const (
-	// matchesExpression is true if an entry e with exact, exp and negate matches the value x.
+	// matchesExpression is true if an entry e with the fields exact, exp and negate matches the value x.
 	matchesExpression = "(e.?exact.orValue([]).exists(t, t == x.v) || e.?exp.orValue('') != '' && x.v.matches(e.exp)) != e.?negate.orValue(false)"
 	// describesExpression is the text of such an entry.
 	describesExpression = "[e.?exact.orValue([]).size() > 0 ? (e.?negate.orValue(false) ? 'not ' : '') + 'exact: ' + e.exact.join(', ') : ''," +
@@ -61,13 +61,14 @@ const (
 	isSubject = "(a.kind == 'Group' ? has(request.userInfo.groups) && request.userInfo.groups.exists(g, g == a.name) : request.userInfo.username == a.name)"
 )
 
-// of adds the variables of a part of the rules: NAME_values, NAME_rules, and NAME with the
-// refusals of an object's values. The last rule that matches a value and allows or denies it
-// decides. A value that none of them matches is refused if one of the rules is a list of allowed
-// values. An update may keep a value.
+// of adds the variables of a part of the rules: NAME_values, NAME_rules, and NAME with the refusals of an
+// object's values. Of the rules that match a value, the last one decides whether the value is allowed or
+// denied. If no rule matches the value and a rule allows other values, the value is refused. An update may
+// keep a value.
 func (p *ruled) of(variable string, m ruleMatcher) {
 	covers, unlisted := cmp.Or(m.covers, "true"), cmp.Or(m.unlisted, "false")
-	// each is CEL for each list of values; first, for the first refusals of these lists.
+	// each is the format of CEL for each list of values. first returns CEL for the first refusals of these
+	// lists.
 	each, first, same := "%s%s", func(refusals string) string { return refusals }, fmt.Sprintf("exists(o, %s)", cmp.Or(m.same, "o.v == x.v"))
 	if m.lists {
 		each, first, same = "%s.map(l, l%s)", firsts, "exists(l, l."+same+")"
@@ -85,8 +86,9 @@ func (p *ruled) of(variable string, m ruleMatcher) {
 			variable, covers, m.exists(m.matches), decided, unlisted, capsuleAction, m.exists("true"), missed))))
 }
 
-// exists returns CEL that is true if a condition holds for one of the entries e. An error in a
-// condition is an error, whatever the other entries are: the macro exists would ignore it.
+// exists returns CEL that is true if a condition holds for one of the entries e. An error in one condition
+// is an error of the whole expression. The macro exists would ignore the error if the condition held for
+// another entry.
 func (m ruleMatcher) exists(condition string) string {
 	expression := fmt.Sprintf("filter(e, %s).size() > 0", condition)
 	for i := range m.depth {
@@ -95,7 +97,7 @@ func (m ruleMatcher) exists(condition string) string {
 	return m.entries + "." + expression
 }
 
-// texts returns CEL for the texts of the entries e for which a condition holds, with commas.
+// texts returns CEL that joins the texts of the entries e for which a condition holds, with commas.
 func (m ruleMatcher) texts(condition string) string {
 	expression := fmt.Sprintf("filter(e, %s).map(e, %s)", condition, m.describes)
 	for i := range m.depth {
@@ -104,24 +106,24 @@ func (m ruleMatcher) texts(condition string) string {
 	return m.entries + "." + expression + ".join(', ')"
 }
 
-// given returns CEL for a list that is empty if the rule is not about these values.
+// given returns CEL for a list that is empty if the rule has no entries about these values.
 func (m ruleMatcher) given() string { return cmp.Or(m.has, m.entries) }
 
 // ruled is a policy that enforces rules of Capsule.
 type ruled struct {
 	name, title string
 	resources   []admissionregistrationv1.NamedRuleWithOperations
-	// excluded are resources that a policy of all kinds does not match. The API server looks for
-	// the parameters before it evaluates conditions, for the manager too.
+	// excluded are resources that a policy for all kinds does not match. The API server looks for the
+	// parameters before it evaluates conditions, also for requests of the manager.
 	excluded   []admissionregistrationv1.NamedRuleWithOperations
 	conditions []string
 	variables  []admissionregistrationv1.Variable
-	// refusals are names of variables with lists of refusals, in order.
+	// refusals are the names of the variables with lists of refusals, in order.
 	refusals []string
-	// prefix is CEL for the beginning of the refusals; empty for none.
+	// prefix is CEL for the beginning of each refusal; empty for none.
 	prefix string
-	// tenants is true for a policy that reads the rules in the Tenants of Capsule, since its
-	// objects are in no namespace that could have a RuleStatus. rules is CEL for these rules.
+	// tenants is set for a policy that reads the rules from Capsule Tenants, because its objects are in no
+	// namespace with a RuleStatus. rules is CEL for these rules.
 	tenants bool
 	rules   string
 	// label is the label of the namespaces that the policy matches.
@@ -132,16 +134,16 @@ func (p *ruled) variable(name, expression string) {
 	p.variables = append(p.variables, admissionregistrationv1.Variable{Name: name, Expression: expression})
 }
 
-// refuses adds a variable with refusals.
+// refuses adds a variable with a list of refusals.
 func (p *ruled) refuses(name, expression string) {
 	p.variable(name, expression)
 	p.refusals = append(p.refusals, name)
 }
 
-// CapsuleRules returns the policies, and their bindings, for spec.rules of Capsule's Tenants.
-// Their parameters are the RuleStatus of the namespace, which the manager writes. Unlike the
-// other rules they hold for platform admins too, as in Capsule: a platform admin changes the
-// Tenant. The controllers of Kubernetes are exempt, except for the Pods that they create.
+// CapsuleRules returns the policies, and their bindings, for spec.rules of Capsule Tenants. Most of them
+// read the RuleStatus of the namespace, which the manager writes; those about namespaces read the Tenants.
+// Unlike the other rules, these rules apply to platform admins too, as in Capsule: a platform admin can
+// change the Tenant. The controllers of Kubernetes are exempt, except for the Pods that they create.
 func CapsuleRules() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
@@ -168,8 +170,8 @@ func (p *ruled) policy() admissionregistrationv1.ValidatingAdmissionPolicy {
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: v1beta2.GroupVersion.String(), Kind: kind},
 			FailurePolicy: &fail,
-			// A policy whose parameters have no definition refuses all that it matches, in
-			// namespaces without a binding too.
+			// If the kind of a policy's parameters is not defined, the policy refuses all requests that it
+			// matches, also in namespaces without a binding.
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, ExcludeResourceRules: p.excluded, NamespaceSelector: p.selector()},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "applies", Expression: join(append([]string{"!(" + isManager + ")"}, p.conditions...), " && ")},
@@ -187,7 +189,7 @@ func (p *ruled) policy() admissionregistrationv1.ValidatingAdmissionPolicy {
 	return policy
 }
 
-// selector selects the namespaces of the policy.
+// selector returns the selector of the policy's namespaces.
 func (p *ruled) selector() *metav1.LabelSelector {
 	return where(metav1.LabelSelectorOpExists, cmp.Or(p.label, v1beta2.LabelRules))
 }
@@ -199,7 +201,7 @@ func prefixed(prefix, message string) string {
 	return prefix + " + " + message
 }
 
-// maxCapsuleMessage bounds a refusal, in characters: it lists all allowed values.
+// maxCapsuleMessage is the maximum length of a refusal, in characters. A refusal lists all allowed values.
 const maxCapsuleMessage = 2048
 
 func (p *ruled) binding() admissionregistrationv1.ValidatingAdmissionPolicyBinding {
@@ -219,7 +221,7 @@ func (p *ruled) binding() admissionregistrationv1.ValidatingAdmissionPolicyBindi
 	}
 }
 
-// imageValues returns CEL for the images of a Pod with their paths, as Capsule writes them.
+// imageValues returns CEL for the images of a Pod with their paths, in Capsule's notation.
 func imageValues(pod string) string {
 	lists := make([]string, 0, 4)
 	for _, of := range []struct{ list, target string }{
@@ -236,7 +238,7 @@ func single(condition, value, path string) string {
 	return fmt.Sprintf("(%s ? [{'v': string(%s), 'path': '%s'}] : [])", condition, value, path)
 }
 
-// ruledPods: images, schedulers, QoS classes and resources of Pods.
+// ruledPods returns the policy for images, schedulers, QoS classes and resources of Pods.
 func ruledPods() *ruled {
 	p := &ruled{
 		name: "pods", title: "Pods have the images, schedulers, QoS classes and resources that the rules of their Capsule Tenant allow",
@@ -256,7 +258,7 @@ func ruledPods() *ruled {
 			return single(pod+".spec.?schedulerName.orValue('') != ''", pod+".spec.schedulerName", "spec.schedulerName")
 		},
 		matches: matchesExpression, describes: describesExpression,
-		// The API server writes this scheduler into Pods that name none.
+		// The API server writes this scheduler into Pods that name no scheduler.
 		unlisted: "x.v == 'default-scheduler'",
 	})
 	p.of("classes", ruleMatcher{
@@ -273,7 +275,7 @@ func ruledPods() *ruled {
 // containsAddress is true if the network e contains the address or network x.v.
 const containsAddress = "isCIDR(e) && (isIP(x.v) ? cidr(e).containsIP(x.v) : isCIDR(x.v) && cidr(e).containsCIDR(x.v))"
 
-// ruledServices: types, external names, addresses and ports of Services.
+// ruledServices returns the policy for types, external names, addresses and ports of Services.
 func ruledServices() *ruled {
 	p := &ruled{
 		name: "services", title: "Services have the types, names, addresses and ports that the rules of their Capsule Tenant allow",
@@ -319,7 +321,8 @@ func ruledServices() *ruled {
 	return p
 }
 
-// ruledHosts: the hosts of Ingresses and of the kinds of Gateway API.
+// ruledHosts returns the policy for the hosts of Ingresses, of the kinds of Gateway API and of OpenShift's
+// Routes.
 func ruledHosts() *ruled {
 	p := &ruled{
 		name: "hosts", title: "Ingresses, Gateways and routes have the hosts that the rules of their Capsule Tenant allow",
@@ -335,7 +338,7 @@ func ruledHosts() *ruled {
 		covers    = "r.?ingress.?types.orValue([]).exists(t, t == request.kind.kind)"
 		root      = "{'Ingress': 'spec.rules[].host', 'Route': 'spec.host', 'Gateway': 'spec.listeners[].hostname', 'ListenerSet': 'spec.listeners[].hostname'}[?request.kind.kind].orValue('spec.hostnames[]')"
 	)
-	// Lists of hosts.
+	// hosts returns CEL for lists of hosts.
 	hosts := func(o string) string {
 		return fmt.Sprintf("(request.kind.kind == 'Ingress' ?"+
 			" [%[1]s.spec.?rules.orValue([]).transformList(i, c, {'v': string(c.?host.orValue('')), 'path': 'spec.rules[' + string(i) + '].host'})]"+
@@ -364,7 +367,7 @@ func ruledHosts() *ruled {
 	return p
 }
 
-// ruledMetadata: labels and annotations of objects of all kinds in the namespaces.
+// ruledMetadata returns the policy for labels and annotations of objects of all kinds in the namespaces.
 func ruledMetadata() *ruled {
 	every := on(writes, "*", "*")
 	every.Scope = new(admissionregistrationv1.NamespacedScope)
@@ -383,20 +386,21 @@ func ruledMetadata() *ruled {
 }
 
 const (
-	// tenantOfNamespace begins the refusals in a namespace.
+	// tenantOfNamespace is the beginning of the refusals in a namespace.
 	tenantOfNamespace = "'Tenant ' + params.metadata.?labels[?'" + v1alpha1.LabelCapsuleTenant + "'].orValue('of the namespace') + ' denied the request: '"
-	// kindMatches is true if the kind k of a rule stands for the kind of the object. An * in it matches any
+	// kindMatches is true if the kind k of a rule matches the kind of the object. An * in k matches any
 	// characters.
 	kindMatches = "request.kind.kind.matches('^' + k.replace('*', '.*') + '$')"
 )
 
-// metadataFields are the fields of an object that rules about metadata read, and the words for one entry.
+// metadataFields are the metadata fields that rules read, each with the word for one entry.
 var metadataFields = []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}}
 
-// ruledManaged: the labels and annotations that rules manage. The webhook for rules sets them in the
-// objects that the policy matches. Unlike the policy for other metadata, this one holds for Pods, claims and
-// Jobs that the controllers of Kubernetes create: otherwise a Deployment, a StatefulSet or a CronJob would
-// choose their labels while the webhook does not answer. It also matches the status, since some kinds let metadata change with it.
+// ruledManaged returns the policy for the labels and annotations that rules manage. The webhook for rules
+// sets them in the objects that the policy matches. Unlike the policy for other metadata, this policy
+// applies to Pods, claims and Jobs that the controllers of Kubernetes create: otherwise a Deployment, a
+// StatefulSet or a CronJob would choose their labels while the webhook does not answer. It also matches the
+// status, since the status of some kinds can change together with the metadata.
 func ruledManaged() *ruled {
 	every := on(writes, "*", "*")
 	status := on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update}, "*", "*/status")
@@ -423,7 +427,7 @@ func ruledManaged() *ruled {
 	for _, of := range metadataFields {
 		p.managed(of.field)
 		value := func(object string) string { return fmt.Sprintf("%s.metadata.?%s[?e.k]", object, of.field) }
-		// Objects that are older than a rule keep their value until the webhook sees them.
+		// Objects that are older than a rule keep their value until the webhook changes them.
 		wrong := fmt.Sprintf("(!%[1]s.hasValue() || string(%[1]s.value()) != e.v) && (oldObject == null || %[1]s != %[2]s)", value("object"), value("oldObject"))
 		message := fmt.Sprintf(`'metadata %[1]s "' + e.k + '" at metadata.%[2]s["' + e.k + '"] is managed by namespace rule, with the value "' + e.v + '": give it this value, or try again when the manager answers, whose webhook sets it'`, of.word, of.field)
 		p.refuses("changed_"+of.field, firsts(fmt.Sprintf("variables.managed_%[1]s.map(l, %[2]s)", of.field,
@@ -432,29 +436,29 @@ func ruledManaged() *ruled {
 	return p
 }
 
-// managed adds the variable managed_FIELD: for each rule, and each of its entries for the kind of the
-// object, the names k with the values v that the rule manages.
+// managed adds the variable managed_FIELD: a list for each rule, which has a list for each entry about the
+// kind of the object, with the names k and the values v that the rule manages.
 func (p *ruled) managed(field string) {
 	p.variable("managed_"+field, fmt.Sprintf("variables.ofKind.map(r, r.metadata.map(d, [d.?%s.orValue({})].map(m, m.filter(s, m[s].?managed.hasValue()).map(s, {'k': string(s), 'v': string(m[s].managed)}))[0]))", field))
 }
 
-// lastManaged returns CEL for a list with the value that the last rule which manages the name gives it. The
+// lastManaged returns CEL for a list with the value of a name in the last rule that manages the name. The
 // list is empty if no rule manages it.
 func lastManaged(field, name string) string {
 	return fmt.Sprintf("[%[2]s].map(name, variables.managed_%[1]s.map(l, l.map(n, n.filter(g, g.k == name).map(g, g.v)).filter(n, n.size() > 0)).filter(l, l.size() > 0))"+
 		".map(all, all.size() == 0 ? [] : [all[all.size() - 1]].map(l, l[l.size() - 1][0]))[0]", field, name)
 }
 
-// ruledNamespaces: labels and annotations of namespaces themselves, for rules that name their kind.
-// The rules are those of the Tenant of Capsule: a new namespace has no RuleStatus yet. There is a
-// policy for each label that makes a namespace a tenant's: the selector of a policy cannot ask for
-// one or another, and a policy must not match where the kind of its parameters is not defined.
+// ruledNamespaces returns the policy for labels and annotations of Namespace objects, for rules that name
+// this kind. It reads the rules of the Capsule Tenant, because a new namespace has no RuleStatus yet. Each
+// label that assigns a namespace to a tenant has a policy of its own: the selector of a policy cannot
+// select one label or another, and a policy must not match where the kind of its parameters is not defined.
 func ruledNamespaces(label string) *ruled {
 	const labels = "object.metadata.?labels.orValue({})"
 	selected := "(!has(b.namespaceSelector) || b.namespaceSelector.?matchLabels.orValue({}).all(k, k in LABELS && LABELS[k] == b.namespaceSelector.matchLabels[k])" +
 		" && b.namespaceSelector.?matchExpressions.orValue([]).all(e, e.operator == 'In' ? e.key in LABELS && e.values.exists(v, v == LABELS[e.key]) : e.operator == 'NotIn' ? !(e.key in LABELS && e.values.exists(v, v == LABELS[e.key]))" +
 		" : e.operator == 'Exists' ? e.key in LABELS : !(e.key in LABELS)))"
-	// Of the audiences of kind Custom, rules about namespaces know those that contain the owners.
+	// Custom audiences: rules about namespaces know only those that contain the owners.
 	audience := "(b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Custom' ? a.name in ['TenantOwner', 'CapsuleUser'] && " + owns("params.metadata.name") + " : " + isSubject + "))"
 	p := &ruled{
 		name: "namespaces", title: "namespaces have the labels and annotations that the rules of their Capsule Tenant demand and allow",
@@ -470,7 +474,7 @@ func ruledNamespaces(label string) *ruled {
 		prefix: "'Tenant ' + params.metadata.name + ' denied the request: '",
 	}
 	if label == v1alpha1.LabelTenant {
-		// The other policy reads namespaces with Capsule's label.
+		// The policy for Capsule's label covers these namespaces.
 		p.name += "-labelled"
 		p.conditions = append(p.conditions, fmt.Sprintf("!('%s' in %s)", v1alpha1.LabelCapsuleTenant, labels))
 	}
@@ -478,8 +482,8 @@ func ruledNamespaces(label string) *ruled {
 	return p
 }
 
-// ofKind adds the variable ofKind: the rules about the metadata of the kind of the object. ofKind is CEL
-// that is true if the kind k of a rule stands for this kind.
+// ofKind adds the variable ofKind: the rules about the metadata of the object's kind. The parameter ofKind
+// is CEL that is true if the kind k of a rule matches this kind.
 func (p *ruled) ofKind(ofKind string) {
 	// The group of an entry is a group, a group with a version, or * for all; v1 and the
 	// empty text are the core group.
@@ -487,14 +491,14 @@ func (p *ruled) ofKind(ofKind string) {
 	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, d.?kinds.orValue([]).exists(k, %s) && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
 }
 
-// metadata adds the refusals about labels and annotations. ofKind is CEL that is true if the kind
-// k of a rule stands for the kind of the object.
+// metadata adds the refusals about labels and annotations. ofKind is CEL that is true if the kind k of a
+// rule matches the kind of the object.
 func (p *ruled) metadata(ofKind string) {
 	const (
-		// reserved are the names that Capsule keeps for itself.
+		// reserved is true if Capsule reserves the name k for itself.
 		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io')"
-		// named is true if the key s of a rule stands for the name k: s is a regular
-		// expression, in which a * alone matches any characters.
+		// named is true if the key s of a rule matches the name k. The key is a regular expression; an *
+		// that follows no dot matches any characters.
 		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"
 	)
 	p.ofKind(ofKind)
@@ -507,8 +511,8 @@ func (p *ruled) metadata(ofKind string) {
 		missing := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
 			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0])`, of.field, reservedKey, has("object"), has("oldObject"), of.word)
 		p.refuses("missing_"+of.field, firsts("variables.ofKind.filter(r, r.action == 'allow').map(r, "+firsts(missing)+")"))
-		// An entry that denies without values denies the name. One that has a default or a managed value is
-		// about that.
+		// An entry without values in a rule that denies denies the name, unless the entry has a default or
+		// a managed value.
 		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && !m[s].?default.hasValue() && !m[s].?managed.hasValue() && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])))[0])", of.field, named)
 		values := func(object string) string {
 			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s) && %[4]s.all(v, v != string(m[k]))).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]",

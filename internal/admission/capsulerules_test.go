@@ -312,7 +312,8 @@ rules:
 	})
 }
 
-// The labels and annotations that rules manage: the webhook sets them, which nobody serves here.
+// TestCapsuleRulesOfManagedMetadata checks the labels and annotations that rules manage. The webhook would
+// set them, but no server serves it here.
 func TestCapsuleRulesOfManagedMetadata(t *testing.T) {
 	t.Parallel()
 	owner := ruled(t, "ruled-managed", `
@@ -596,7 +597,7 @@ func TestAuditWebhookOfSecrets(t *testing.T) {
 	if err := admin.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: audited, labels: {projectcapsule.dev/rules: audit}}}")); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody answers, so that each call is refused.
+	// No server answers, so every call of the webhook fails.
 	hook := admission.AuditWebhook()
 	hook.Name = "audited"
 	hook.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")}

@@ -5,10 +5,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// charts returns the rule that limits which sources charts come from. source-controller
-// builds a chart from a GitRepository or a Bucket together with its dependencies, which
-// it fetches from addresses that the chart names, not from approved ones. It fetches a
-// chart from a HelmRepository unchanged.
+// charts returns the rule that limits the sources of charts. source-controller builds a chart from a
+// GitRepository or a Bucket together with the chart's dependencies, which it fetches from addresses that
+// the chart names, not from approved ones. It fetches a chart from a HelmRepository unchanged.
 func charts() Rule {
 	const own = posture + ".sources"
 	r := Rule{

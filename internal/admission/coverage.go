@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Request is a kind of requests that a rule covers.
+// Request is a resource and an operation that a rule covers.
 type Request struct {
 	// Rule is the name of the rule.
 	Rule string
@@ -36,8 +36,8 @@ func Requests() []Request {
 	return all
 }
 
-// ResourceName joins a resource, with its subresource if there is one, and a group as
-// [Request] does.
+// ResourceName joins a resource, with its subresource if there is one, and a group in the form of
+// [Request.Resource].
 func ResourceName(resource, group string) string {
 	resource = strings.ReplaceAll(resource, "*/*", "*")
 	if group == "" || group == "*" {
@@ -46,8 +46,8 @@ func ResourceName(resource, group string) string {
 	return resource + "." + group
 }
 
-// Unrefused returns why a rule refuses no request of a kind that it covers, or the empty
-// string if it does.
+// Unrefused returns the reason why a rule refuses no request for a resource that it covers, or "" if the
+// rule refuses such requests.
 func Unrefused(r Request) string {
 	resource, _, _ := strings.Cut(r.Resource, ".")
 	_, subresource, _ := strings.Cut(resource, "/")
@@ -63,7 +63,8 @@ func Unrefused(r Request) string {
 	return ""
 }
 
-// unrefused are requests that a rule covers, but that contain nothing that it looks at.
+// unrefused are requests that a rule covers but never refuses: they contain nothing that the rule checks,
+// or another rule refuses them first.
 var unrefused = []struct {
 	rule, operation string
 	resources       []string
@@ -81,7 +82,7 @@ var unrefused = []struct {
 	{Prefix + "owner-pods", "update", []string{"jobs"}, "the field is immutable"},
 }
 
-// CoverageDocument writes the requests that the rules cover as a page of Markdown.
+// CoverageDocument returns the requests that the rules cover as a page of Markdown.
 func CoverageDocument() string {
 	var b strings.Builder
 	b.WriteString(`# The requests that the rules cover

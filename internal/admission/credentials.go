@@ -10,10 +10,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// credentialRights lets the manager give itself the rights to write the credentials of an
-// account, in the account's own namespace and in its tenant's namespaces. The rule refuses
-// these rights for all other users and namespaces. RBAC can limit the roles that a user may
-// bind, but not the namespaces.
+// credentialRights returns the rule that the manager may give itself the rights to write the credentials of
+// an account only in the account's own namespace and in its tenant's namespaces. The rule refuses these
+// rights for all other users and namespaces. RBAC can limit the roles that a user may bind, but not the
+// namespaces.
 func credentialRights() Rule {
 	owner := "authorizer.serviceAccount(variables.account[0], variables.account[1]).group('" + v1alpha1.GroupVersion.Group + "')"
 	only := func(expression string) string { return "!variables.known || (" + expression + ")" }
@@ -34,9 +34,9 @@ func credentialRights() Rule {
 		scope: allNamespaces, asksRBAC: true,
 		validations: []validation{
 			{"variables.known",
-				subject + " + 'are given by a RoleBinding whose annotation " + tenancy.AnnotationAccount + " names the account'"},
+				subject + " + 'need a RoleBinding whose annotation " + tenancy.AnnotationAccount + " names the account'"},
 			{"has(object.subjects) && object.subjects.all(s, s.kind == 'ServiceAccount' && request.userInfo.username == 'system:serviceaccount:' + s.namespace + ':' + s.name)",
-				subject + " + 'can be taken, and not given: the subject has to be who asks'"},
+				subject + " + 'must be bound to the account that sends the request only'"},
 			{only("!request.namespace.startsWith('kube-') && !(request.namespace in ['" + strings.Join(reservedNamespaces, "', '") + "'])" +
 				" && object.subjects.all(s, s.namespace != request.namespace)"),
 				subject + " + 'are not for namespaces of the platform'"},
@@ -48,8 +48,8 @@ func credentialRights() Rule {
 	}
 }
 
-// credentialSecrets: only the platform writes the Secrets with kubeconfigs of accounts, in
-// the account's own namespace too, which may be no tenant's.
+// credentialSecrets returns the rule that only the platform writes the Secrets with kubeconfigs of
+// accounts. It also applies in the account's own namespace, which may belong to no tenant.
 func credentialSecrets() Rule {
 	return Rule{
 		Name: Prefix + "credential-secrets", Rows: []string{"I13"},

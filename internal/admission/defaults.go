@@ -14,15 +14,15 @@ import (
 // Defaults is the name of the policy that sets default classes and metadata on the objects of tenants.
 const Defaults = Prefix + "defaults"
 
-// maxPulled is the maximum number of containers of each kind that get a pull policy.
+// maxPulled is the maximum number of containers, and of init containers, that get a pull policy.
 const maxPulled = 64
 
-// DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
-// namespaces their default classes, and Pods, Services and EndpointSlices the labels and annotations of the
-// tenant, and Pods and DaemonSets the nodes of the tenant, and claims in namespaces of Capsule's Tenants a selector for
-// the volumes of their Tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
-// MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
-// object that it returns.
+// DefaultsPolicy returns the policy, and its binding, that sets defaults in tenants' namespaces. Objects
+// get their default classes. Pods, Services and EndpointSlices get the labels and annotations of the
+// tenant. Pods get the pull policy of the tenant; Pods and DaemonSets get the nodes of the tenant. Claims
+// in namespaces of Capsule's Tenants get a selector for the volumes of their Tenant. The policy reads the
+// TenantParameters of the namespace. It needs Kubernetes 1.36, where MutatingAdmissionPolicies are stable.
+// No rule depends on it: the rules about classes check the object that it returns.
 //
 // An update of an object does not get a class, since the fields of most kinds are immutable; only an
 // Ingress that loses its class gets the default.
@@ -42,8 +42,7 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 					on(writes, "", "pods", "services"), on(writes, "discovery.k8s.io", "endpointslices"), on(creates, "", "persistentvolumeclaims"),
 					on(writes, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
-					// The controller of a DaemonSet compares its template with each node, and
-					// creates a Pod for it.
+					// The controller of a DaemonSet creates a Pod for each node that matches the template.
 					on(writes, "apps", "daemonsets"),
 				},
 			},
@@ -70,38 +69,40 @@ func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admiss
 	}
 }
 
-// withDefaults selects the namespaces with parameters that may have defaults: a policy that matches a request costs
-// time, even if its match condition is false.
+// withDefaults returns a selector of the namespaces in which the tenant may have defaults: a policy that
+// matches a request costs time, even if its match condition is false.
 func withDefaults() *metav1.LabelSelector {
 	s := where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)
 	s.MatchExpressions = append(s.MatchExpressions, labelled(metav1.LabelSelectorOpNotIn, v1alpha1.LabelParameters, v1alpha1.ParametersWithoutDefaults).MatchExpressions...)
 	return s
 }
 
-// ownMetadata is CEL for the labels and annotations that the tenant's Pods get, or its Services and EndpointSlices.
+// ownMetadata is CEL for the labels and annotations that Pods of the tenant get, or its Services and
+// EndpointSlices.
 const ownMetadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
 
-// defaultPatches returns the patches of [DefaultsPolicy], each a CEL expression: variables cannot hold
-// patches, nor optional values.
+// defaultPatches returns the patches of [DefaultsPolicy], each a CEL expression. Variables can hold neither
+// patches nor optional values.
 func defaultPatches() []string {
 	class := func(name string) string { return "params.spec.?defaultClasses.?" + name }
-	// unnamed returns the patches that add a class if a field has none.
+	// unnamed returns the patches that add the default class if an object names none.
 	unnamed := func(resource, name, condition, field, more string) string {
 		return fmt.Sprintf("request.resource.resource == '%s' && request.operation == 'CREATE' && %s.hasValue() && %s ? [JSONPatch{op: 'add', path: '/spec/%s', value: %[2]s.value()}]%[5]s : []",
 			resource, class(name), condition, field, more)
 	}
-	// free is a condition: no class, or one that the API server chose. Its own plugins choose the
-	// default class of the cluster before this policy, and managedFields has what the client sent.
+	// free is a condition: the object names no class, or the API server chose it. The API server's own
+	// plugins set the default class of the cluster before this policy; managedFields show what the client
+	// sent.
 	free := func(class string) string {
 		fields := "object.metadata.?managedFields.orValue([])"
 		return fmt.Sprintf("(!has(object.spec.%[1]s) || object.spec.%[1]s == '' || %[2]s.size() > 0 && !%[2]s.exists(m, 'f:%[1]s' in m.?fieldsV1[?'f:spec'].orValue({})))", class, fields)
 	}
-	// dropped is the patch for an update that takes the class away from an Ingress.
+	// dropped is the patch for an update that removes the class of an Ingress.
 	dropped := fmt.Sprintf("request.resource.resource == 'ingresses' && request.operation == 'UPDATE' && %[1]s.hasValue() && has(oldObject.spec.ingressClassName) && !has(object.spec.ingressClassName)"+
 		" && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({})) ? [JSONPatch{op: 'add', path: '/spec/ingressClassName', value: %[1]s.value()}] : []", class("ingressClass"))
 	const (
-		// The API server computes these from the class. It does so again after this
-		// policy, and refuses other values.
+		// The API server computes these fields from the class. It computes them again after this policy,
+		// and refuses other values.
 		computed = " + (has(object.spec.priority) ? [JSONPatch{op: 'remove', path: '/spec/priority'}] : []) + (has(object.spec.preemptionPolicy) ? [JSONPatch{op: 'remove', path: '/spec/preemptionPolicy'}] : [])"
 	)
 	// entries returns the patches that add labels or annotations.
@@ -110,7 +111,8 @@ func defaultPatches() []string {
 		return fmt.Sprintf("%[1]s.orValue({}).size() == 0 ? [] : (has(object.metadata.%[2]s) ? [] : [JSONPatch{op: 'add', path: '/metadata/%[2]s', value: {}}])"+
 			" + %[1]s.value().map(k, JSONPatch{op: 'add', path: '/metadata/%[2]s/' + jsonpatch.escapeKey(k), value: %[1]s.value()[k]})", values, field)
 	}
-	// pinned returns the patches that give the nodes of the tenant to the spec of a Pod.
+	// pinned returns the patches that add the selector and the tolerations of the tenant's nodes to the
+	// spec of a Pod.
 	pinned := func(resource, spec, path string) []string {
 		applies := "request.resource.resource == '" + resource + "'"
 		if resource == "pods" {
@@ -124,8 +126,8 @@ func defaultPatches() []string {
 			applies, nodeTolerations, spec, path, given("t", spec+".?tolerations.orValue([])", "h"))
 		return []string{key, tolerate}
 	}
-	// pulled returns the patches that give containers the pull policy of the tenant. CEL has no
-	// index of an element, so that there is a list of indexes.
+	// pulled returns the patches that give containers the pull policy of the tenant. CEL has no index of an
+	// element, so the expression contains a list of indexes.
 	pulled := func(list string) string {
 		var indexes []string
 		for i := range maxPulled {
@@ -135,8 +137,8 @@ func defaultPatches() []string {
 			".map(i, JSONPatch{op: 'add', path: '/spec/%[3]s/' + string(i) + '/imagePullPolicy', value: %[1]s.value()}) : []",
 			optional("workloads.images.pullPolicy"), strings.Join(indexes, ", "), list)
 	}
-	// ofTenant is the patch that lets a claim in a namespace of a Tenant of Capsule select only
-	// volumes with the label of the Tenant.
+	// ofTenant is the patch that makes a claim in a namespace of a Capsule Tenant select only volumes with
+	// the label of the Tenant.
 	ofTenant := fmt.Sprintf("request.resource.resource == 'persistentvolumeclaims' && request.operation == 'CREATE' && '%[1]s' in namespaceObject.metadata.?labels.orValue({}) && (has(object.spec.selector) || object.spec.?volumeName.orValue('') != '')"+
 		" ? [JSONPatch{op: 'add', path: '/spec/selector', value: {'matchLabels': dyn(object.spec.?selector.?matchLabels.orValue({}).transformMap(k, v, k != '%[1]s', v)),"+
 		" 'matchExpressions': dyn(object.spec.?selector.?matchExpressions.orValue([]).filter(e, e.key != '%[1]s') + [dyn({'key': dyn('%[1]s'), 'operator': dyn('In'), 'values': dyn([namespaceObject.metadata.labels['%[1]s']])})])}}] : []",

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// Document writes the rules as a page of Markdown.
+// Document returns the rules as a page of Markdown.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# The rules for tenants

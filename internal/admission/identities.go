@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownsTenant returns CEL that is true if an account in the request's namespace owns a tenant,
-// by one check of the authorizer. An owner's rights reach beyond the namespace: a client with
-// the account's identity can create namespaces. Text that cannot be an account's name owns no
-// tenant.
+// ownsTenant returns CEL that is true if an account in the request's namespace owns a tenant. It checks the
+// authorizer once. An owner's rights reach beyond the namespace: a client with the account's identity can
+// create namespaces. A text that cannot be the name of an account owns no tenant.
 func ownsTenant(account string) string {
 	return fmt.Sprintf("(%[1]s.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$') && authorizer.serviceAccount(request.namespace, %[1]s).group('%[2]s').resource('%[3]s').check('create').allowed())",
 		account, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
@@ -25,7 +24,7 @@ var templated = []admissionregistrationv1.NamedRuleWithOperations{
 	on(writes, "batch", "cronjobs", "jobs"),
 }
 
-// isSync is CEL that holds for the objects of Flux that are applied as an account.
+// isSync is CEL that is true for the Flux objects that Flux applies as an account.
 const isSync = "request.resource.resource in ['kustomizations', 'helmreleases']"
 
 // podAccount returns CEL for the account of a Pod or of a sync, or of the Pods that a controller
@@ -36,15 +35,15 @@ func podAccount(object string) string {
 		object, account)
 }
 
-// runsPods is CEL that holds if the request creates a Pod, or if a template names another
-// account than before. The rule also denies a workload with such a template, so that the
-// user sees the error; for Kubernetes' own controllers, only the Pod decides.
+// runsPods is CEL that is true if the request creates a Pod, or if a template names another account than
+// before. The rule also denies a workload with such a template, so that the user sees the error. For
+// Kubernetes' own controllers, only the Pod decides.
 var runsPods = "request.resource.resource == 'pods' || (" + notKubernetes + ") && (oldObject == null || " + podAccount("object") + " != " + podAccount("oldObject") + ")"
 
 // mustNotRun is CEL for the start of a message about a Pod or a template.
 const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + (" + isSync + " ? ' must not be applied as ' : ' must not run Pods as ')) + variables.podAccount + "
 
-// pods returns the rule that no Pod runs as an account that Flux applies as.
+// pods returns the rule that no Pod runs as an account as which Flux applies a tenant.
 func pods() Rule {
 	return Rule{
 		Name: Prefix + "pods", Rows: []string{"I9"},
@@ -83,16 +82,15 @@ func ownerPods() Rule {
 	}
 }
 
-// These are CEL about requests for tokens of accounts: TokenRequests, and Secrets of the
-// token type.
+// CEL about requests for tokens of accounts: TokenRequests, and Secrets of the token type.
 const (
 	asksToken    = "has(request.subResource) && request.subResource == 'token'" //nolint:gosec // CEL
 	keepsToken   = "request.resource.resource == 'secrets'"
 	tokenAccount = "(" + asksToken + " ? request.name : object.?metadata.?annotations[?'" + corev1.ServiceAccountNameKey + "'].orValue(''))"
 )
 
-// tokens returns the rule that only the platform gets tokens of an account that Flux
-// applies as. A node gets the tokens of the Pods that it runs, which Kubernetes checks.
+// tokens returns the rule that only the platform gets tokens of an account as which Flux applies a tenant.
+// A node gets the tokens of the Pods that it runs, which Kubernetes checks.
 func tokens() Rule {
 	return Rule{
 		Name: Prefix + "tokens", Rows: []string{"I8"},
@@ -146,9 +144,8 @@ func ownerAccounts() Rule {
 // outside of the cluster.
 func bindings() Rule {
 	const (
-		// broad holds for subjects with Kubernetes' own names, which stand for many users
-		// or for parts of Kubernetes. The user name of a service account stands for one
-		// account.
+		// broad is true for subjects with Kubernetes' own names, which stand for many users or for parts of
+		// Kubernetes. The user name of a service account stands for one account.
 		broad = "(s.kind == 'Group' && s.name.startsWith('system:') && s.name != 'system:serviceaccounts:' + request.namespace" +
 			" || s.kind == 'User' && s.name.startsWith('system:') && !s.name.startsWith('system:serviceaccount:'))"
 		given = "has(object.subjects) ? object.subjects.filter(s, " + broad + " && !(oldObject != null && has(oldObject.subjects) && s in oldObject.subjects)) : []"

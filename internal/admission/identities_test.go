@@ -95,8 +95,8 @@ func inNamespace(t *testing.T, restConfig *rest.Config, namespace, account strin
 	})
 }
 
-// Nobody else may use an account that owns a tenant: a Pod may not run as it, nobody may
-// request its token, and nobody may change its labels and annotations.
+// TestOwnerAccounts checks that only the platform uses an account that owns a tenant: no Pod may run as the
+// account, and nobody else may request its token or change its labels and annotations.
 func TestOwnerAccounts(t *testing.T) {
 	t.Parallel()
 	eachParameters(t, "owning", func(t *testing.T, namespace, labels string) {
@@ -245,7 +245,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPAC
 subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: NAMESPACE-operator}]
 `
 
-// A tenant gives rights in its namespace to whom it can name, and not to everybody.
+// TestBroadBindings checks that a tenant gives rights in its namespace only to users, groups and accounts
+// that it can name, and not to everybody.
 func TestBroadBindings(t *testing.T) {
 	t.Parallel()
 	eachParameters(t, "sharing", func(t *testing.T, namespace, labels string) {

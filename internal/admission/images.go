@@ -8,8 +8,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// images allows only verified images in the platform's namespaces, for all users: the
-// controller that creates the Pods of Deployments has the same account for all of them.
+// images returns the rule that Pods in the platform's namespaces have only pinned images that the profile
+// or the namespace lists. It applies to all users: the controller that creates the Pods of Deployments has
+// the same account for all of them.
 func images() Rule {
 	const withTag = `^[^@]*:[^/@]*@` // no port: that is before a slash
 	without := fmt.Sprintf("(i.matches('%s') ? i.substring(0, i.substring(0, i.indexOf('@')).lastIndexOf(':')) + i.substring(i.indexOf('@')) : i)", withTag)
@@ -37,7 +38,7 @@ func images() Rule {
 	}
 }
 
-// imagesOf is CEL for all images of a Pod, including images that are mounted as volumes.
+// imagesOf returns CEL for all images of a Pod, including images that are mounted as volumes.
 func imagesOf(pod string) string {
 	var lists []string
 	for _, field := range []struct{ list, image string }{

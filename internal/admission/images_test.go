@@ -45,7 +45,7 @@ func pod(namespace, spec string) string {
 
 func runs(image string) string { return fmt.Sprintf("containers: [{name: x, image: %q}]", image) }
 
-// Whoever makes a Pod of the platform's, its images are listed ones.
+// TestImages checks that Pods of the platform have listed images, whoever creates them.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -83,7 +83,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// What runs already stays as it is, and its images are changed to listed ones only.
+// TestImagesChange checks that existing Pods may keep their images, and may change to listed images only.
 func TestImagesChange(t *testing.T) {
 	t.Parallel()
 	admin, _, _ := cluster(t)

@@ -69,7 +69,7 @@ metadata: {name: platform, namespace: NAMESPACE, labels: {kustomize.toolkit.flux
 // kind is a namespaced kind that the role of tenants lets them write.
 type kind struct {
 	resource schema.GroupResource
-	// scales says whether it has the subresource scale.
+	// scales is set if the kind has the subresource scale.
 	scales bool
 }
 
@@ -263,7 +263,7 @@ func (w *writer) await(what string, done func() (bool, string)) {
 	testwait.For(w.t, what, patience, done)
 }
 
-// update writes the whole object, which somebody else may have changed meanwhile.
+// update writes the whole object, which another client may have changed in the meantime.
 func (w *writer) update(object *unstructured.Unstructured) error {
 	for {
 		current := object.DeepCopy()
@@ -279,8 +279,8 @@ func (w *writer) update(object *unstructured.Unstructured) error {
 	}
 }
 
-// owns says whether there is an object of a kind in the namespace that Kubernetes made
-// of another, or for one of its Pods.
+// owns reports whether the namespace has an object of a kind that Kubernetes created for the owner, or for
+// one of its Pods.
 func (w *writer) owns(owner *unstructured.Unstructured, kind string) (bool, string) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(map[string]string{"ReplicaSet": "apps/v1", "ControllerRevision": "apps/v1"}[kind])

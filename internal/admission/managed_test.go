@@ -19,9 +19,9 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// Objects of many kinds in a tenant's namespace that the platform's syncs applied, and
-// one that a sync applied which the platform delegated to the tenant. Two accounts of the
-// platform's namespace apply tenants' repositories.
+// platformMade are objects of many kinds in a tenant's namespace that the platform's syncs applied, and an
+// object from a sync that the platform delegated to the tenant. Two accounts of the platform's namespace
+// apply tenants' repositories.
 const platformMade = `
 apiVersion: apps/v1
 kind: Deployment
@@ -54,9 +54,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: delegate, namespace: flux-system}, {kind: ServiceAccount, name: kustomize-controller, namespace: flux-system}]
 `
 
-// What the platform applied stays as it is, of every kind and by every way, whether the
-// namespace has parameters of its own or not; what a delegated sync applied is the
-// tenant's.
+// TestManagedKinds checks that a tenant cannot change the objects that the platform applied, for every kind
+// and every kind of request, with and without parameters in the namespace. An object that a delegated sync
+// applied belongs to the tenant.
 func TestManagedKinds(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -413,7 +413,7 @@ func TestPlatformWorkloads(t *testing.T) {
 	}
 	revision := named("apps/v1", "ControllerRevision", "store-7bbf497d4")
 	claim, ownClaim := named("v1", "PersistentVolumeClaim", "data-store-0"), named("v1", "PersistentVolumeClaim", "data-own-0")
-	const acts, takes = "belongs to the platform, or acts on what does", "must not have labels by which a workload of the platform takes it or its Pods for its own"
+	const acts, takes = "belongs to the platform, or acts on an object of the platform", "must not have labels by which a workload of the platform takes it or its Pods for its own"
 	const taken = "must not be taken over by "
 	testwait.For(t, "the parameters to be in force", patience, func() (bool, string) {
 		err := scale(tenant, deployment)
@@ -568,8 +568,8 @@ func TestDelegatingAccount(t *testing.T) {
 		{"Flux's own account does", says(controller), ""},
 		{"it makes an artifact", artifact(delegate), "can be made and changed by the platform only"},
 		{"Flux's own account does", artifact(controller), ""},
-		{"it writes parameters", parameters(delegate), "is written by the platform only"},
-		{"so does an account that is listed: the profile is not read there", parameters(controller), "is written by the platform only"},
+		{"it writes parameters", parameters(delegate), "only the platform writes it"},
+		{"so does an account that is listed: the profile is not read there", parameters(controller), "only the platform writes it"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
 	}

@@ -15,7 +15,7 @@ import (
 // manager's roles let it write, with and without Capsule.
 func TestManagerKinds(t *testing.T) {
 	t.Parallel()
-	// Kinds that give nobody rights or volumes, and that no rule has to limit.
+	// These kinds give neither rights nor volumes, so no rule has to limit them.
 	harmless := []string{
 		"/events", "events.k8s.io/events", "coordination.k8s.io/leases",
 		"tenure.dev/tenantnamespaces",                                                                                                                     // a right that reviews ask for: no API server serves the kind

@@ -57,7 +57,7 @@ func DefaultsManifests() ([]byte, error) {
 // WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents. It returns an error if
 // an object cannot be encoded.
 func WebhookManifest() ([]byte, error) {
-	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook())
+	return documents("# The configurations of the webhooks. Generated from internal/admission; do not edit.\n# The manager fills in the path and the CA bundle.\n", Webhook(), QuotaWebhook())
 }
 
 func documents(title string, objects ...any) ([]byte, error) {
@@ -89,5 +89,5 @@ func CapsuleManifests() ([]byte, error) {
 		objects = append(objects, &policies[i], &bindings[i])
 	}
 	objects = append(objects, AuditWebhook(), HostsWebhook())
-	return documents("# The rules of Capsule's Tenants in spec.rules, and the webhooks for these Tenants, of which the\n# manager fills in the path and whom the API server trusts. Generated from internal/admission; do not edit.\n", objects...)
+	return documents("# The rules of Capsule's Tenants in spec.rules, and the webhooks for these Tenants, in which the\n# manager fills in the path and the CA bundle. Generated from internal/admission; do not edit.\n", objects...)
 }

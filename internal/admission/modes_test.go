@@ -60,7 +60,8 @@ func profile(t *testing.T, admin client.Client) (*unstructured.Unstructured, fun
 	}
 }
 
-// Without the profile nothing goes for tenants, and nobody else notices.
+// TestWithoutProfile checks that the API server refuses requests for tenants without a profile, and no
+// other requests.
 func TestWithoutProfile(t *testing.T) {
 	admin, tenant, restConfig := cluster(t)
 	good := kustomization("serviceAccountName: dev-team")
@@ -83,7 +84,8 @@ func TestWithoutProfile(t *testing.T) {
 	becomes(t, "the tenant to be served again", tenant, good, "")
 }
 
-// With validationActions that warn, a tenant is told and not refused.
+// TestWarn checks that with validationActions that warn, the API server warns a tenant and does not refuse
+// the request.
 func TestWarn(t *testing.T) {
 	admin, _, restConfig := cluster(t)
 	warnings := &collected{}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Two namespaces of a tenant's, one of which its owner made.
+// movein are two namespaces of a tenant. An owner created one of them.
 const movein = `
 apiVersion: v1
 kind: Namespace
@@ -44,8 +44,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: alpha, namespace: taken-alpha}]
 `
 
-// The platform moves into no namespace that an owner made, whatever it applies and
-// however, until somebody adopts the namespace.
+// TestMovesIn checks that the platform applies nothing to a namespace that an owner created, for every kind
+// and by every request, until a platform admin adopts the namespace.
 func TestMovesIn(t *testing.T) {
 	admin, _, restConfig := cluster(t)
 	makeAll(t, admin, strings.Split(movein, "---\n"))

@@ -12,20 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AppliedBy are the labels that hold the namespace of the Kustomization or HelmRelease
-// that applied an object.
+// AppliedBy are the labels that hold the namespace of the Kustomization, HelmRelease or ResourceSet that
+// applied an object.
 var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace", groupResourceSet + "/namespace"}
 
-// PodSecurityLabel is the label of a namespace with its Pod Security level. With the suffix
-// -version it is the label with the level's version.
+// PodSecurityLabel is the label of a namespace with its Pod Security level. With the suffix -version, it is
+// the label with the version of the level.
 const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// CapsuleReference is the annotation of a namespace with the UID of the Tenant of Capsule that the
-// manager made an owner of the namespace.
+// CapsuleReference is the annotation of a namespace with the UID of the Capsule Tenant that the manager
+// made an owner of the namespace.
 const CapsuleReference = "tenure.dev/capsule-tenant"
 
-// AdmissionMark is the annotation by which the webhook knows the namespaces that it has
-// admitted. It gives no rights, so that a new namespace of an owner may have it.
+// AdmissionMark is the annotation that marks the namespaces which the webhook has admitted. It gives no
+// rights, so a new namespace of an owner may have it.
 const AdmissionMark = "tenure.dev/admission"
 
 // ProtectedKey reports whether owners can never choose a label or annotation of a
@@ -38,27 +38,28 @@ func ReservedNamespace(name string) bool {
 	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
 }
 
-// DomainName reports whether a name could be the last label of an internet address. The
-// resolver of a Pod completes names with the names of namespaces, so Pods would find
-// Services of such a namespace under internet addresses of other hosts.
+// DomainName reports whether a name could be the last label of an internet address. The resolver of a Pod
+// appends the names of namespaces to a name, so Pods would find Services of such a namespace under internet
+// addresses of other hosts.
 func DomainName(name string) bool {
 	return !strings.Contains(name, "-") || strings.HasPrefix(name, "xn--")
 }
 
 var reservedNamespaces = []string{metav1.NamespaceDefault, "flux-system"}
 
-// isOwner is CEL: the user owns some tenant.
+// isOwner is CEL that is true if the user owns a tenant.
 var isOwner = fmt.Sprintf("authorizer.group('%s').resource('%s').check('create').allowed()", v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
 
-// owns is CEL: the user owns the tenant of a name.
+// owns returns CEL that is true if the user owns the tenant with a name.
 func owns(tenant string) string {
 	return fmt.Sprintf("(%[1]s != '' && authorizer.group('%[2]s').resource('tenants').name(%[1]s).check('%[3]s').allowed())", tenant, v1alpha1.GroupVersion.Group, v1alpha1.VerbOwn)
 }
 
-// mayAssign is CEL: the user is an administrator who assigns namespaces to the tenants that it owns.
+// mayAssign is CEL that is true if the user is an administrator who assigns namespaces to the tenants that
+// the administrator owns.
 var mayAssign = fmt.Sprintf("authorizer.group('%s').resource('tenants').check('%s').allowed()", v1alpha1.GroupVersion.Group, v1alpha1.VerbAssign)
 
-// mayCordon is CEL: the user owns the namespace's tenant and cordons its namespaces.
+// mayCordon is CEL that is true if the user owns the namespace's tenant and may cordon its namespaces.
 var mayCordon = fmt.Sprintf("authorizer.group('%s').resource('tenants').name(%s).check('%s').allowed()", v1alpha1.GroupVersion.Group, tenantOf("oldObject"), v1alpha1.VerbCordon)
 
 // tenantOf returns CEL for the tenant of a namespace, or an empty string if it has none. The namespace may
@@ -67,16 +68,16 @@ func tenantOf(namespace string) string {
 	return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) ? (%[2]s) : '')", namespace, tenantName(namespace, "''"))
 }
 
-// namespaces protects the labels of a namespace that assign it to a tenant and choose its
-// rules. The selector of a binding matches the new labels, so this rule matches every
-// namespace and reads no parameters.
+// namespaces returns the rule that protects the labels that assign a namespace to a tenant and choose its
+// rules. The selector of a binding matches the new labels, so this rule matches every namespace and reads
+// no parameters.
 //
 // Administrators with [v1alpha1.VerbAssign] also create namespaces without a tenant, and assign them.
 //
-// Owners may create namespaces of their tenants, and change and delete them if RBAC allows it. Of
-// a namespace that an owner made, they change the labels and annotations that are not protected:
-// the rule namespace-names and the webhook say which. They have the right to patch all
-// namespaces, which Flux's apply needs, so this rule also refuses their changes of namespaces
+// Owners may create namespaces of their tenants, and change and delete them if RBAC allows it. In a
+// namespace that an owner created, they may change the labels and annotations that are not protected; the
+// rule namespace-names and the webhook check which. Service accounts that are owners have the right to
+// patch all namespaces, which Flux's apply needs, so this rule also refuses their changes of namespaces
 // without a tenant.
 func namespaces() Rule {
 	tenant := func(object string) string {
@@ -104,16 +105,16 @@ func namespaces() Rule {
 			notAdmin[0],
 			notAdmin[1],
 			tenant("object") + " || " + tenant("oldObject") + " || " + isOwner,
-			// The answer to a patch that changes nothing contains the object.
+			// The response to a patch that changes nothing contains the object.
 			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +
 				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + isOwner + " && (!" + owns(tenantOf("oldObject")) + " || " + labelOwnersChanged() + "))",
-			// An owner's new namespace with which nothing is wrong ends here, as with [allowed].
+			// This condition excludes a valid new namespace of an owner, as [allowed] does.
 			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},
 		variables: slices.Concat([]admissionregistrationv1.Variable{{Name: "owner", Expression: isOwner}}, variables, []admissionregistrationv1.Variable{
-			// The API server limits how often one expression asks RBAC.
+			// Variables, because the API server limits the number of RBAC checks in one expression.
 			{Name: "administrator", Expression: mayAssign}, {Name: "owned", Expression: owns(tenantOf("oldObject"))}, {Name: "owns", Expression: owns("variables.tenant")},
 			{Name: "free", Expression: free}, {Name: "assigns", Expression: assigns}, {Name: "protected", Expression: protectedChanges},
 		}),
@@ -123,8 +124,8 @@ func namespaces() Rule {
 	}
 }
 
-// labelOwnersChanged is [ownersChanged] for the labels of a namespace, apart from those that name it and
-// its tenant, which an owner's own manifest of the namespace has.
+// labelOwnersChanged returns CEL as [ownersChanged] does, for the labels of a namespace without those that
+// name the namespace and its tenant: an owner's own manifest of the namespace has these labels.
 func labelOwnersChanged() string {
 	const labels = ".?fieldsV1[?'f:metadata'][?'f:labels'].orValue({})"
 	beyond := func(object, other string) string {
@@ -134,7 +135,7 @@ func labelOwnersChanged() string {
 	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }
 
-// isProtected is [ProtectedKey] in CEL.
+// isProtected returns [ProtectedKey] as CEL.
 func isProtected(key string) string {
 	return fmt.Sprintf("%[1]s.matches(%[2]s) && !%[1]s.matches(%[3]s)", key, quote(tenancy.ProtectedKeys), quote(tenancy.FreeKeys))
 }
@@ -147,9 +148,10 @@ func allowedLabel(key string) string {
 		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel, v1alpha1.LabelMadeBy)
 }
 
-// inline is CEL without variables: a match condition has none.
+// inline returns CEL in which the expressions of the variables replace the variables: a match condition has
+// no variables.
 func inline(expression string, variables []admissionregistrationv1.Variable) string {
-	// Each may have those before it.
+	// An expression may contain the variables before it.
 	for _, v := range slices.Backward(variables) {
 		expression = strings.ReplaceAll(expression, "variables."+v.Name, "("+v.Expression+")")
 	}
@@ -184,24 +186,27 @@ func newNamespace() []validation {
 	}
 }
 
-// editable is CEL: an update of an owner's namespace changes its labels and annotations alone.
+// editable is CEL that is true if an update of a namespace that an owner created changes only its labels
+// and annotations.
 var editable = fmt.Sprintf("(!(has(request.subResource) && request.subResource != '') && object.spec == oldObject.spec && !(%s) && !(%s)"+
 	" && has(oldObject.metadata.labels) && '%[3]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[3]s'] == '%[4]s')",
 	changed("finalizers"), changed("ownerReferences"), v1alpha1.LabelMadeBy, v1alpha1.MadeByOwner)
 
-// reservedName is CEL: the name of the namespace is the platform's, whatever the profile says.
+// reservedName is CEL that is true if the name of the namespace belongs to the platform, whatever the
+// profile says.
 var reservedName = "(variables.name.startsWith('kube-') || variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])"
 
-// namesTenant is CEL: a label of the new namespace names a tenant.
+// namesTenant is CEL that is true if a label of the new namespace names a tenant.
 var namesTenant = "['" + strings.Join(tenantLabels, "', '") + "'].exists(l, l in variables.labels)"
 
-// free is CEL: an administrator creates a namespace without a tenant. The webhook knows the other names
-// that are the platform's.
+// free is CEL that is true if an administrator creates a namespace without a tenant. The webhook checks the
+// other names of the platform.
 var free = "request.operation == 'CREATE' && variables.administrator" + " && !" + namesTenant + " && variables.wrong.size() == 0 && !" + reservedName +
 	" && !has(object.metadata.ownerReferences) && !has(object.metadata.finalizers)"
 
-// assigns is CEL: an administrator changes the tenant of a namespace, or a namespace without a tenant. The
-// webhook removes references to Tenants of Capsule, and the manager adds that to the new one.
+// assigns is CEL that is true if an administrator changes the tenant of a namespace, or changes a namespace
+// without a tenant. The webhook removes references to Capsule Tenants, and the manager adds the reference
+// to the new Tenant.
 var assigns = func() string {
 	const references = ".metadata.?ownerReferences.orValue([])"
 	in := func(one, other, except string) string {
@@ -216,13 +221,13 @@ var assigns = func() string {
 // protectedChanges is CEL for the protected labels and annotations that an update changes.
 var protectedChanges = fmt.Sprintf("(%s + %s).filter(k, %s)", changedEntries("labels"), changedEntries("annotations"), isProtected("k"))
 
-// mayChange is CEL: the user may change a protected label or annotation. A message must not contain it: the
-// API server would ask RBAC once more than one expression may.
+// mayChange is CEL that is true if the user may change the protected label or annotation k. A message must
+// not contain it: it would exceed the number of RBAC checks that the API server allows in one expression.
 var mayChange = fmt.Sprintf("k == '%s' && %s || k in ['%s'] && variables.assigns",
 	v1alpha1.LabelCapsuleCordoned, mayCordon, strings.Join(append(slices.Clone(tenantLabels), CapsuleReference), "', '"))
 
-// changedEntries returns CEL for the names of the labels or annotations of an object with another
-// value than before: all of a new object.
+// changedEntries returns CEL for the keys of the labels or annotations that a request changes: all keys of
+// a new object.
 func changedEntries(field string) string {
 	return fmt.Sprintf("((has(object.metadata.%[1]s) ? object.metadata.%[1]s.filter(k, oldObject == null || !has(oldObject.metadata.%[1]s) || !(k in oldObject.metadata.%[1]s) || oldObject.metadata.%[1]s[k] != object.metadata.%[1]s[k]) : [])"+
 		" + (oldObject != null && has(oldObject.metadata.%[1]s) ? oldObject.metadata.%[1]s.filter(k, !has(object.metadata.%[1]s) || !(k in object.metadata.%[1]s)) : []))", field)

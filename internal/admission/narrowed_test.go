@@ -222,9 +222,9 @@ var old = map[string]narrowedCase{
 	},
 }
 
-// Lists that become narrower do not stop the objects that use what is listed no more: every change passes
-// that does not touch the field, whoever makes it, and so does the deletion. A change of the field, and the
-// same object once more, are refused.
+// TestNarrowed checks that narrower lists do not stop existing objects that use names which are no longer
+// listed: the API server accepts every change of other fields, whoever sends it, and the deletion. It
+// refuses a change of the field, and another object with the same value.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -289,7 +289,8 @@ type narrowedObject struct {
 	tenant client.Client
 }
 
-// kubernetesControllers are accounts of Kubernetes that write the metadata of what they own, and of Pods.
+// kubernetesControllers are accounts of Kubernetes that write the metadata of their own objects and of
+// Pods.
 var kubernetesControllers = []string{"generic-garbage-collector", "job-controller", "replicaset-controller", "statefulset-controller", "daemon-set-controller", "pvc-protection-controller"}
 
 func (n narrowedObject) check(t *testing.T, restConfig *rest.Config) {

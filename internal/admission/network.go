@@ -29,11 +29,11 @@ func serviceAnnotations(object string) string {
 	return "([" + object + ".?metadata] + " + serviceMetadata(object, "") + ").map(m, m.?annotations.orValue({}))"
 }
 
-// chosenAddress is CEL that holds if a request chooses the address of a Service within the cluster: the API
-// server assigns one before it asks the rules, and the field managers of the object say whether the request had
-// it. A Service keeps its address until it is deleted, so that only the request which gives it one counts: the one
-// that creates the Service, or gives it a first address or one of a second family. An update can remove all field
-// managers, and then counts too.
+// chosenAddress is CEL that is true if a request chooses the address of a Service within the cluster. The
+// API server assigns an address before it evaluates the rules; the field managers of the object show
+// whether the request contained the address. A Service keeps its address until it is deleted, so only two
+// kinds of requests count: those that create the Service, and those that give it a first address or an
+// address of a second family. An update can remove all field managers, and then counts too.
 const (
 	newAddresses  = "([object.?spec.?clusterIP.orValue('')] + object.?spec.?clusterIPs.orValue([])).filter(a, !(a in ['', 'None']) && !(oldObject != null && a in [oldObject.?spec.?clusterIP.orValue('')] + oldObject.?spec.?clusterIPs.orValue([])))"
 	chosenAddress = "request.resource.resource == 'services' && !has(request.subResource) && " + newAddresses + ".size() > 0" +
@@ -159,9 +159,9 @@ const sharesBalancer = "(k in ['metallb.io/allow-shared-ip', 'metallb.universe.t
 	", 'service.beta.kubernetes.io/azure-pip-name', 'service.beta.kubernetes.io/azure-pip-name-ipv6', 'service.beta.kubernetes.io/azure-pip-prefix-id', 'service.beta.kubernetes.io/azure-pip-prefix-id-ipv6', 'service.beta.kubernetes.io/azure-shared-securityrule']" +
 	" || k.matches('(load-?balancer-id|/elb[.]id|tke-existed-lbid)$')"
 
-// hostAnnotations are the annotations whose hosts external-dns and the dns-controller of kOps publish, and
-// that ingress-nginx, HAProxy Ingress, Kong and the controller of Azure's gateway serve, beside those in the spec:
-// lists with commas.
+// hostAnnotations are the annotations with further hosts of an object, as lists with commas. external-dns
+// and the dns-controller of kOps publish them; ingress-nginx, HAProxy Ingress, Kong and the controller of
+// Azure's gateway serve them.
 const hostAnnotations = "['dns.alpha.kubernetes.io/external', 'dns.alpha.kubernetes.io/internal', 'external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias'" +
 	", 'haproxy-ingress.github.io/server-alias', 'ingress.kubernetes.io/server-alias', 'haproxy-ingress.github.io/redirect-from', 'ingress.kubernetes.io/redirect-from'" +
 	", 'konghq.com/host-aliases', 'appgw.ingress.kubernetes.io/hostname-extension']"
@@ -176,8 +176,8 @@ const (
 	unnamed = "request.resource.resource in ['services', 'canaries', 'tcproutes', 'udproutes']"
 )
 
-// hostNames returns CEL for lists of the hosts of an object of [hosts]; an empty host stands for all.
-// A route of Services only, of a mesh, applies to requests to these Services.
+// hostNames returns CEL for lists of the hosts of an object of [hosts]; an empty host stands for all hosts.
+// A route of a mesh, whose parents are only Services, applies to requests to these Services.
 func hostNames(object string) string {
 	return fmt.Sprintf("((%[2]s ? [%[1]s.?spec.?rules.orValue([]).map(r, r.?host.orValue(''))] + %[1]s.?spec.?tls.orValue([]).map(t, t.?hosts.orValue([])) + (has(%[1]s.spec.defaultBackend) ? [['']] : [])"+
 		" : %[3]s ? [%[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))]"+
@@ -187,13 +187,14 @@ func hostNames(object string) string {
 		object, isIngress, listens, unnamed, hostAnnotations, serviceAnnotations(object))
 }
 
-// plainHost is CEL that is true if h is a host, or a pattern with a star, in any script: nginx reads an alias
-// that begins with ~ as a regular expression, which may match every name and end like a host of the tenant.
+// plainHost is CEL that is true if h is a host, or a pattern with a star, in any script. nginx reads an
+// alias that begins with ~ as a regular expression, which may match every name although it ends like a host
+// of the tenant.
 const plainHost = `h.matches(r'^[*\pL\pM\pN._-]*$')`
 
-// ingressClasses returns CEL for the classes of an Ingress, an empty one if it has none. The
-// class was an annotation before it was a field. The API server lets an update set both, and
-// controllers read either.
+// ingressClasses returns CEL for the classes of an Ingress, or for an empty class if it has none. The class
+// was an annotation before it was a field. The API server lets an update set both, and controllers read
+// either.
 func ingressClasses(object string) string {
 	return fmt.Sprintf("[[%[1]s.?spec.?ingressClassName, %[1]s.metadata.?annotations[?'kubernetes.io/ingress.class']].filter(c, c.hasValue()).map(c, c.value())].map(l, l.size() == 0 ? [''] : l)[0]", object)
 }
@@ -220,7 +221,8 @@ func hosts() Rule {
 			{Name: "wrongHosts", Expression: hostNames("object") + ".map(l, l.filter(h, !variables.hostsBefore.exists(o, h in o) && !((" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')) && " + plainHost + ")))"},
 			{Name: "classesBefore", Expression: "oldObject == null ? [] : " + ingressClasses("oldObject")},
 			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(c in variables.classesBefore) && !" + permitsClass("network.ingressClasses", "c") + ")"},
-			// A Service as a parent, of a mesh, steers the requests of the route's own namespace.
+			// A route whose parent is a Service, for a mesh, affects the requests of the route's own
+			// namespace.
 			{Name: "wrongParents", Expression: parents("object") + ".filter(r, r.?kind.orValue('Gateway') != 'Service' && !(r.?namespace.orValue(request.namespace) == request.namespace)" +
 				" && !(oldObject != null && r in " + parents("oldObject") + ") && !" + permits("network.gateways", "r.namespace + '/' + r.name") + ")"},
 		},

@@ -7,8 +7,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// With these keys of a Secret, a Provider of Flux or Flagger sends to another address
-// than its spec has. A GitHub App gets its token from githubAppBaseURL.
+// With these keys of a Secret, a Provider of Flux or Flagger sends to another address than the address in
+// its spec. A GitHub App gets its token from githubAppBaseURL.
 const (
 	keyAddress = "address"
 	keyProxy   = "proxy"
@@ -16,16 +16,16 @@ const (
 	keyApp     = "githubAppBaseURL"
 )
 
-// maxHeaders bounds the text of the headers in a Secret, in bytes.
+// maxHeaders is the maximum length of the headers in a Secret, in bytes.
 const maxHeaders = 4096
 
-// notificationSecrets returns the rule that checks the addresses and headers in the
-// Secret of a Provider against the same lists as the Provider's spec. The rule covers
-// every Secret with such a key: a Provider may name any of them later.
+// notificationSecrets returns the rule that checks the addresses and headers in the Secret of a Provider
+// against the same lists as the Provider's spec. It covers every Secret with such a key: a Provider may
+// name any Secret later.
 func notificationSecrets() Rule {
 	allowed := posture + ".notifications"
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
-	// The value may be a secret, and is not shown.
+	// Messages do not show the value, which may be confidential.
 	const subject, otherwise = "'Secret ' + variables.name + ' ", "; if it is for no Provider, give the key another name'"
 	changed := func(key string) string {
 		return fmt.Sprintf("has(object.data) && '%[1]s' in object.data && !(oldObject != null && has(oldObject.data) && '%[1]s' in oldObject.data && oldObject.data['%[1]s'] == object.data['%[1]s'])", key)
@@ -43,7 +43,7 @@ func notificationSecrets() Rule {
 		conditions: append([]string{join(changes, " || ")}, notThePlatform...),
 		variables: append(append(append(append(
 			[]admissionregistrationv1.Variable{{Name: "characters", Expression: characters}}, decoded(keyAddress, keyAddress)...),
-			// The DSN of Sentry has a public key in the place of a user.
+			// The DSN of Sentry has a public key in the place of the user name.
 			admissionregistrationv1.Variable{Name: "target", Expression: "variables.address.matches('^https://[A-Za-z0-9]{1,64}@') ? 'https://' + variables.address.substring(variables.address.indexOf('@') + 1) : variables.address"}),
 			decoded("app", keyApp)...), decoded(keyHeaders, keyHeaders)...),
 		validations: []validation{
@@ -59,14 +59,14 @@ func notificationSecrets() Rule {
 	}
 }
 
-// base64Digits are the digits of the standard encoding, in which the API server shows the
-// data of a Secret.
+// base64Digits are the digits of the standard base64 encoding (RFC 4648, section 4), in which the API
+// server shows the data of a Secret.
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// decoded returns the variables for the text of a key of a Secret; the text is empty if
-// the key is missing. CEL has no function for base64: the variables look up each four
-// digits, and then the three characters that they encode. Bytes other than printable
-// ASCII and white space become a character that no address and no header has.
+// decoded returns the variables for the text of a key of a Secret; the text is empty if the key is missing.
+// CEL has no function for base64: the variables look up four digits at a time, and then the three
+// characters that they encode. Bytes other than printable ASCII and white space become a character that no
+// address and no header contains.
 func decoded(name, key string) []admissionregistrationv1.Variable {
 	digits, letters := "variables."+name+"Digits", name+"Digits"
 	at := func(i int) string { return fmt.Sprintf("%s[i+%d]", digits, i) }
@@ -80,8 +80,8 @@ func decoded(name, key string) []admissionregistrationv1.Variable {
 	}
 }
 
-// characters is a CEL string of 256 characters: each printable or white space byte at its
-// own index, and DEL at all others.
+// characters is a CEL string of 256 characters. Each printable or white space byte is at its own index; DEL
+// is at all other indexes.
 var characters = func() string {
 	var b strings.Builder
 	for c := range 256 {

@@ -12,21 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Objects is the policy of the rules about all kinds of objects in tenants' namespaces.
-// One of its rules covers every kind, so each request meets this policy. For each further
-// policy the API server would convert the request, the object and the parameters again,
-// which takes longer than all of these rules.
+// Objects is the name of the policy with the rules about all kinds of objects in tenants' namespaces. One
+// of its rules covers every kind, so the policy matches each request. For each further policy, the API
+// server would convert the request, the object and the parameters again, which takes longer than the
+// evaluation of all these rules.
 //
-// Its match condition holds if one of the rules may apply. It contains all conditions of
-// the rules except the late ones and the RBAC checks, which the validation makes.
+// Its match condition is true if one of the rules may apply. It contains all conditions of the rules except
+// the late conditions and the RBAC checks, which the validation evaluates.
 const Objects = Prefix + "objects"
 
-// objects returns the rules about objects that a policy includes as one rule: all of them
-// where a namespace has parameters (own), and otherwise those that read the profile.
+// objects returns one rule that combines the rules about objects that a policy includes: all of them for
+// namespaces with parameters (own), and otherwise those that read the profile.
 //
-// The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
-// the variable refused reads them: a message cannot check RBAC. In the variable refused itself, the
-// checks of a few rules would cost more than the API server allows for an expression.
+// The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only the variable
+// refused reads them: a message cannot check RBAC. If refused contained the checks of several rules itself,
+// it would exceed the cost that the API server allows for an expression.
 func objects(own bool, includes func(Rule) bool) Rule {
 	one := Rule{Name: Objects, Title: "objects in a tenant's namespace keep to the limits of the tenant", scope: tenantObjects, compensates: true,
 		variables: []admissionregistrationv1.Variable{{Name: "action", Expression: action}}}
@@ -78,9 +78,9 @@ func objects(own bool, includes func(Rule) bool) Rule {
 	return one
 }
 
-// everyObject covers all requests about objects in namespaces, and writtenObject those that
-// write an object. Cluster-scoped objects have no parameters, so the API server would refuse
-// all of them.
+// everyObject covers all requests about objects in namespaces, and writtenObject those that write an
+// object. They exclude cluster-scoped objects, which have no parameters: the API server would refuse all of
+// them.
 var (
 	everyObject   = every(append(slices.Clone(all), admissionregistrationv1.Connect))
 	writtenObject = every(writes)
@@ -96,9 +96,9 @@ func every(operations []admissionregistrationv1.OperationType) admissionregistra
 	}}
 }
 
-// merged returns the same resources and operations in fewer rules, those of every kind first. For
-// each request of the cluster the API server compares one rule after the other, each resource by
-// itself, until one matches.
+// merged returns rules of the API server that match the same requests with fewer entries; entries for every
+// kind come first. For each request of the cluster, the API server compares each resource of each entry
+// until one matches.
 func merged(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	type resource struct{ group, name string }
 	var first []admissionregistrationv1.NamedRuleWithOperations
@@ -140,12 +140,11 @@ func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
 	return isOfEveryKind(r) && slices.Contains(r.Operations, admissionregistrationv1.Connect)
 }
 
-// suspects returns CEL that holds for requests that the rule may refuse, whoever sends them.
+// suspects returns CEL that is true for requests that the rule may refuse, whoever sends them.
 func (r Rule) suspects(own bool) string {
 	all := []string{r.looks(own, "action")}
-	// Most requests do nothing that the rule refuses. So this comes first. Without
-	// parameters only the namespace names the tenant, and a match condition cannot read
-	// the namespace.
+	// Most requests do nothing that the rule refuses, so this expression comes first. Without parameters
+	// only the namespace names the tenant, and a match condition cannot read the namespace.
 	if r.early && own {
 		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
 		all = append(all, "!("+inline(cmp.Or(r.together, holding(r.validations)), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
@@ -153,22 +152,22 @@ func (r Rule) suspects(own bool) string {
 	return join(all, " && ")
 }
 
-// checked returns the conditions of the rule that a match condition can check: most are about who
-// sends the request.
+// checked returns the conditions of the rule that need no RBAC check, so that a match condition can contain
+// them. Most are about the user who sends the request.
 func (r Rule) checked() []string {
 	return slices.DeleteFunc(slices.Clone(r.conditions), func(condition string) bool { return authorizerChecks(condition) > 0 })
 }
 
-// suspicion is a part of a match condition: CEL that holds for requests that a rule may refuse,
-// and conditions that hold if the rule applies to them.
+// suspicion is a part of a match condition: of is CEL that is true for requests that a rule may refuse, and
+// the conditions are true if the rule applies to them.
 type suspicion struct {
 	of         string
 	conditions []string
 }
 
-// either returns CEL that holds if one of the suspicions and its conditions hold. It writes a
-// condition that several share once: the time to compile an expression grows faster than its
-// length.
+// either returns CEL that is true if one of the suspicions and its conditions are true. It writes a
+// condition that several suspicions share only once: the time to compile an expression grows faster than
+// its length.
 func either(all []suspicion) string {
 	shared := commonest(all)
 	if shared == "" {
@@ -194,7 +193,7 @@ func either(all []suspicion) string {
 	return join(each, " || ")
 }
 
-// commonest returns the condition that most of the suspicions share, or "" if none is shared.
+// commonest returns the condition that most of the suspicions share, or "" if no two share a condition.
 func commonest(all []suspicion) string {
 	count, most := map[string]int{}, ""
 	for _, s := range all {
@@ -210,14 +209,14 @@ func commonest(all []suspicion) string {
 	return most
 }
 
-// action is CEL for what a request does, as one text: UPDATE apps/deployments, or UPDATE
-// /pods/ephemeralcontainers. To read a field of the request takes longer than to search a
-// list of constants, and to compile the comparison of each field takes longer than both.
+// action is CEL for the operation and the resource of a request, as one text: UPDATE apps/deployments, or
+// UPDATE /pods/ephemeralcontainers. Reading a field of the request takes longer than searching a list of
+// constants, and compiling a comparison of each field takes longer than both.
 const action = "request.operation + ' ' + request.resource.group + '/' + request.resource.resource + (has(request.subResource) ? '/' + request.subResource : '')"
 
-// looks returns CEL that holds if the rule covers a request, whose action is in a variable. The
-// content of Namespaces has rules of its own; a deletion has none. A CONNECT request has no object,
-// and the name of a Pod at most.
+// looks returns CEL that is true if the rule covers a request; variable holds the action of the request. A
+// rule for every kind excludes Namespaces, whose content has rules of its own, except for their deletion.
+// It also excludes CONNECT requests, which have no object, except those to Pods.
 func (r Rule) looks(own bool, variable string) string {
 	if r.everyKind && own {
 		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && (request.resource.resource != 'namespaces' || request.operation == 'DELETE')"
@@ -228,7 +227,7 @@ func (r Rule) looks(own bool, variable string) string {
 	return isOneOf(variable, actions(r.resources))
 }
 
-// actions returns the actions that rules of the API server cover, each once.
+// actions returns the distinct actions that rules of the API server cover, in the form of [action].
 func actions(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	var all []string
 	for _, r := range rules {
@@ -241,8 +240,8 @@ func actions(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// names returns the names of the resources that rules of the API server cover, each once, those of
-// subresources without what follows.
+// names returns the distinct names of the resources that rules of the API server cover, without
+// subresources.
 func names(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	var all []string
 	for _, r := range rules {
@@ -254,7 +253,7 @@ func names(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// isOneOf returns CEL that holds if an expression is one of the texts.
+// isOneOf returns CEL that is true if an expression equals one of the texts.
 func isOneOf(expression string, texts []string) string {
 	var quoted []string
 	for _, text := range texts {
@@ -263,9 +262,8 @@ func isOneOf(expression string, texts []string) string {
 	return expression + " in [" + strings.Join(quoted, ", ") + "]"
 }
 
-// anyApplies returns CEL for a match condition that holds if one of the rules may apply. One
-// search for the action comes before all rules about Pods, and another one before the rules about
-// other kinds.
+// anyApplies returns CEL for a match condition that is true if one of the rules may apply. It searches for
+// the action once before all rules about Pods, and once before the rules about other kinds.
 func anyApplies(rules []Rule, own bool) string {
 	var aboutAll, aboutPods, aboutOthers []suspicion
 	var pods, others []admissionregistrationv1.NamedRuleWithOperations
@@ -295,15 +293,13 @@ func anyApplies(rules []Rule, own bool) string {
 	return "[request.operation].exists(operation, [request.resource.resource].exists(resource,\n" + readOnce.Replace(join(conditions, " || ")) + "))"
 }
 
-// readOnce replaces fields of the request by variables of the match condition.
+// readOnce replaces fields of the request by the variables of the match condition.
 var readOnce = strings.NewReplacer("request.resource.resource", "resource", "request.operation", "operation")
 
-// objectPolicies returns the two policies with the rules about objects that they include, and
-// their bindings.
+// objectPolicies returns the two policies with the included rules about objects, and their bindings.
 //
-// If the parameters of a namespace are missing, the API server denies requests for the
-// resources of the rules that read the profile. It allows all others: Kubernetes itself
-// writes objects of every kind.
+// If the parameters of a namespace are missing, the API server denies requests for the resources of the
+// rules that read the profile. It allows all others: Kubernetes itself writes objects of every kind.
 func objectPolicies(name string, includes func(Rule) bool) ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	profile, parameters := objects(false, includes), objects(true, includes)
 	own := name + fromParameters

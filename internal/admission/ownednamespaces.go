@@ -11,11 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// namespaceNames returns the rule about the names that owners may give namespaces, and
-// the labels and annotations that they may choose and change. The webhook, which knows the Tenant,
-// checks them first; this rule holds where the API server does not call the webhook. RBAC
-// represents what a Tenant allows beyond the profile: the verbs [v1alpha1.VerbName] and
-// [v1alpha1.VerbLabel] on the tenant.
+// namespaceNames returns the rule about the names that owners may give namespaces, and the labels and
+// annotations that they may choose and change. The webhook, which knows the Tenant, checks them first; this
+// rule applies where the API server does not call the webhook. RBAC represents the permissions of a Tenant
+// beyond the profile: the verbs [v1alpha1.VerbName] and [v1alpha1.VerbLabel] on the tenant.
 func namespaceNames() Rule {
 	const (
 		tenant = "object.metadata.labels['" + v1alpha1.LabelTenant + "']"
@@ -64,14 +63,14 @@ func namespaceNames() Rule {
 	}
 }
 
-// matchesName returns CEL that holds if a pattern, in which * matches any characters,
-// matches a whole text. It compares the text before the first star first, since the API
-// server compiles an expression made from a pattern for each request.
+// matchesName returns CEL that is true if a pattern, in which * matches any characters, matches a whole
+// text. The expression compares the text before the first star first, since the API server compiles a
+// regular expression made from a pattern for each request.
 func matchesName(pattern, text string) string {
 	return fmt.Sprintf("(%[1]s == %[2]s || %[1]s.contains('*') && %[2]s.startsWith(%[1]s.split('*')[0]) && %[2]s.matches('^' + %[1]s.replace('.', '[.]').replace('*', '.*') + '$'))", pattern, text)
 }
 
-// unlistedKeys returns CEL for the labels or annotations that a request changes and the profile
+// unlistedKeys returns CEL for the keys of the labels or annotations that a request changes and the profile
 // does not let owners choose, without the keys that other expressions check.
 func unlistedKeys(field string, elsewhere ...string) string {
 	const listed = "params.spec.namespaceMetadata"
@@ -79,14 +78,13 @@ func unlistedKeys(field string, elsewhere ...string) string {
 		field, strings.Join(elsewhere, "', '"), listed, matchesName("p", "k"), changedEntries(field))
 }
 
-// takeover returns the rule that keeps the platform out of a namespace that a tenant's
-// owner created. The tenant's Pods could use what the platform applied there: they run as
-// any account of the namespace. The platform may use the namespace once a platform admin
-// has adopted it, with another value of its label [v1alpha1.LabelMadeBy].
+// takeover returns the rule that the platform applies nothing to a namespace that a tenant's owner created.
+// The tenant's Pods could use the objects that the platform applied there: Pods run as any account of the
+// namespace. The platform may use the namespace after a platform admin has adopted it, with another value
+// of its label [v1alpha1.LabelMadeBy].
 //
-// Accounts of the platform still create the objects in tenants' namespaces that they
-// create for tenants: Flux its HelmCharts and ExternalArtifacts, the manager all of its
-// objects, and every account events.
+// Accounts of the platform still create the objects in tenants' namespaces that they create for tenants:
+// objects of Flux's groups, events, leases and access reviews. The manager creates all of its objects.
 func takeover() Rule {
 	applied := func(object string) string {
 		var any []string
@@ -102,7 +100,8 @@ func takeover() Rule {
 		Title: "the platform applies nothing to a namespace that a tenant's owner made, unless it has adopted the namespace",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: writes,
-			// A binding's namespaceSelector matches every cluster-scoped object.
+			// The namespaceSelector of a binding matches every cluster-scoped object, so the rule excludes
+			// them.
 			Rule: admissionregistrationv1.Rule{
 				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 				Scope: new(admissionregistrationv1.NamespacedScope),

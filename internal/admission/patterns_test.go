@@ -29,8 +29,8 @@ func allowed(pattern, address string) bool {
 
 const lower, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 
-// plain says whether an address is scheme, at most a user, host, at most a port
-// and a path of plain names, without anything that has to be decoded.
+// plain reports whether an address consists of a scheme, an optional user, a host, an optional port and a
+// path of plain names, without any encoding.
 func plain(address string) bool {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok || strings.Contains(address, "..") || !strings.Contains(" http https ssh oci ", " "+scheme+" ") {
@@ -66,7 +66,7 @@ func only(s, alphabet string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
 }
 
-// walk says whether a pattern stands for all of a text.
+// walk reports whether a pattern matches a whole text.
 func walk(pattern, text string) bool {
 	switch {
 	case pattern == "":
@@ -95,7 +95,7 @@ func walk(pattern, text string) bool {
 	return text != "" && text[0] == pattern[0] && walk(pattern[1:], text[1:])
 }
 
-// Addresses of all shapes, of which most are tricks.
+// shapes are addresses of all shapes. Most of them try to mislead a pattern.
 var shapes = []string{
 	"https://git.example.com/acme/app", "https://git.example.com/acme/app/", "https://git.example.com/acme/app.git",
 	"https://git.example.com/acme", "https://git.example.com/acme/", "https://git.example.com/acme//app", "https://git.example.com/acme/team/app",
@@ -124,8 +124,8 @@ var patterns = []string{
 	"ssh://git@git.example.com/acme/**", "ssh://git@git.example.com:22/**", "oci://registry.example.com/acme/*", "oci://registry.example.com", "oci://registry.example.com/**", "http://git.example.com/**",
 }
 
-// The comparison in CEL, the one in Go and that of the manager say the same of every
-// pattern and address, of those above and of random ones made of their pieces.
+// TestPatterns checks that the comparisons in CEL, in Go and in the manager agree, for the patterns and
+// addresses above and for random ones made of their parts.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -239,7 +239,7 @@ func ask(t *testing.T, probe client.Client, pattern string, addresses []string) 
 	return said
 }
 
-// What a profile may not have as a pattern is refused when it is written.
+// TestPatternsRefused checks that the API server refuses a profile with an invalid pattern.
 func TestPatternsRefused(t *testing.T) {
 	t.Parallel()
 	admin, _, _ := cluster(t)

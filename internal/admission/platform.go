@@ -11,7 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// status: only Flux's controllers write the status of Flux's objects.
+// status returns the rule that only Flux's controllers write the status of Flux's objects.
 func status() Rule {
 	r := Rule{
 		Name: Prefix + "status", Rows: []string{"S4"},
@@ -32,8 +32,8 @@ func status() Rule {
 	return r
 }
 
-// externalArtifacts lets only the platform write ExternalArtifacts: an ExternalArtifact of a
-// tenant would bypass the rules for sources.
+// externalArtifacts returns the rule that only the platform writes ExternalArtifacts: an ExternalArtifact
+// of a tenant would bypass the rules for sources.
 func externalArtifacts() Rule {
 	return Rule{
 		Name: Prefix + "external-artifacts", Rows: []string{"S3"},
@@ -47,21 +47,20 @@ func externalArtifacts() Rule {
 	}
 }
 
-// managed returns the rule that a tenant changes no object of the platform in its
-// namespace, of any kind, and that no other object carries the labels of the platform's
-// objects. Objects that a sync applied which the platform delegated to a tenant belong to
-// the tenant.
+// managed returns the rule that a tenant changes no object of the platform in its namespace, of any kind,
+// and that no other object carries the labels of the platform's objects. Objects that a sync applied which
+// the platform delegated to a tenant belong to the tenant.
 //
-// Flux's labels name the sync, but not the account that it applied as, so the profile
-// lists the delegated syncs. Their accounts may write objects with these labels, since
-// Flux sets them; no other account of a tenant may. Flux does not decide by labels which
-// objects to remove: it keeps a list in the status of the sync.
+// Flux's labels name the sync, but not the account that it applied as, so the profile lists the delegated
+// syncs. Their accounts may write objects with these labels, since Flux sets them; no other account of a
+// tenant may. Flux does not use labels to find the objects that it removes: it keeps a list in the status
+// of the sync.
 //
-// The rule covers every kind, and so checks the labels first, which few objects have.
+// The rule covers every kind, so it first checks the labels, which few objects have.
 //
-// Flux applies nothing over an object that says so in its metadata, and reports success. A tenant
-// could keep out a network policy of the platform with an object of the same name, so its objects of
-// the kinds that limit it must not say so.
+// Flux skips an object if a mark in the object's metadata says so, and still reports success. A tenant
+// could block a network policy of the platform with an object of the same name, so the tenant's objects of
+// the kinds that limit it must not have such a mark.
 func managed() Rule {
 	by := func(object, group string) string {
 		return fmt.Sprintf("'%[2]s/namespace' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s/namespace'] in params.spec.platformNamespaces"+
@@ -72,7 +71,7 @@ func managed() Rule {
 		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || %[6]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
 			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue, by(object, groupResourceSet))
 	}
-	// Flux sets the labels for the account that it applies as, in the sync's namespace.
+	// Flux sets the labels with the account that it applies as, in the sync's namespace.
 	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, groupResourceSet, tenancy.LabelManaged)
@@ -100,43 +99,41 @@ func managed() Rule {
 			notEverywhere,
 		}, notThePlatform...),
 		late: []string{
-			// To ask for a reconciliation is free. Other annotations of Flux make
-			// it leave an object alone, finalizers and owners let it go away or
-			// keep it from that.
+			// A request for a reconciliation is allowed. Other annotations of Flux make Flux skip an
+			// object; finalizers and owner references delete an object or prevent its deletion.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 		},
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : " + passed + " && !" + made("oldObject") +
 			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
-			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
+			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on an object of the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
 }
 
-// passedOver is CEL that holds if an object has a label or an annotation by which Flux passes over it.
+// passedOver returns CEL that is true if an object has a label or an annotation that makes Flux skip it.
 func passedOver(object string) string {
 	return fmt.Sprintf("[%[1]s.metadata.?labels.orValue({}), %[1]s.metadata.?annotations.orValue({})].exists(m, m[?'%[2]s/ssa'].orValue('').lowerAscii() == 'ignore' || m[?'%[2]s/reconcile'].orValue('').lowerAscii() == 'disabled')",
 		object, groupKustomize)
 }
 
-// onPlatformWorkload is CEL that holds if a request acts on a workload of the platform and no
-// label of the object in the request shows it. A Scale has no labels, an autoscaler and a Canary
-// name their targets, ReplicaSets and Pods have the labels of a template, and a request to evict
-// or enter a Pod has its name alone. The manager keeps the names of the workloads in the
-// parameters, and Kubernetes derives the names of ReplicaSets and Pods from them: it adds letters
-// of an alphabet without vowels, and shortens long names.
+// onPlatformWorkload is CEL that is true if a request acts on a workload of the platform and no label of
+// the object in the request shows it. A Scale has no labels, an autoscaler and a Canary name their targets,
+// ReplicaSets and Pods have the labels of a template, and a request to evict or enter a Pod has only its
+// name. The manager keeps the names of the workloads in the parameters, and Kubernetes derives the names of
+// ReplicaSets and Pods from them: it adds letters of an alphabet without vowels, and shortens long names.
 //
-// So a Pod of the tenant's own is refused too if another kind of controller with the same name
-// gave it the name that a Pod of the platform may have.
+// So the rule also refuses changes of the tenant's own Pod if another kind of controller, with the name of
+// a workload of the platform, gave the Pod a name that a Pod of this workload could have.
 //
 // A CronJob names its Jobs by their time, and does not run if another Job has the name. It deletes its
-// oldest Jobs, which are those with an owner reference to it: so a tenant's Job has none.
+// oldest Jobs, which it finds by their owner reference, so a tenant's Job must not have this reference.
 //
-// A StatefulSet takes a Pod for its own by the name and the labels, and a claim by the name alone, so a
-// tenant creates none of such a name. The claims hold the data of the StatefulSet, and have no labels of the
-// platform. A StatefulSet and a DaemonSet go back to the template of a ControllerRevision, whose name is derived
-// from theirs. Others take Pods by the labels: see [takesPlace].
+// A StatefulSet adopts a Pod by the name and the labels, and a claim by the name alone, so a tenant must
+// not create Pods or claims with such a name. The claims hold the data of the StatefulSet, and have no
+// labels of the platform. A StatefulSet and a DaemonSet roll back to the template of a ControllerRevision
+// with a name that is derived from theirs. Other controllers adopt Pods by the labels: see [takesPlace].
 var onPlatformWorkload = func() string {
 	const (
 		letters = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -182,18 +179,20 @@ var onPlatformWorkload = func() string {
 	}, " || ") + ")"
 }()
 
-// takesPlace is CEL that holds if an object gets labels by which a workload of the platform takes it for its own.
-// A ReplicaSet, a DaemonSet and a Job then have a Pod less. A Deployment takes ReplicaSets, and StatefulSets and
-// DaemonSets take ControllerRevisions, from which they make Pods. The rule looks at templates too, since the tenant may leave the Pods
-// behind when it deletes their workload.
+// takesPlace is CEL that is true if an object gets labels by which a workload of the platform adopts it. A
+// ReplicaSet, a DaemonSet and a Job then run one Pod of their own less. A Deployment adopts ReplicaSets,
+// and StatefulSets and DaemonSets adopt ControllerRevisions, from which they create Pods. The rule also
+// checks templates, since the tenant may orphan the Pods when it deletes their workload.
 //
-// The manager keeps the selectors in the parameters. The Pods of a Job have its UID in a label, which the API
-// server sets in the template; a CronJob makes more Jobs than a list can have.
+// The manager keeps the selectors in the parameters. The Pods of a Job have the UID of the Job in a label,
+// which the API server sets in the template. The rule refuses every such label, because a CronJob creates
+// more Jobs than a list can hold.
 var takesPlace = func() string {
 	template := func(object string) string {
 		return fmt.Sprintf("%[1]s.?spec.?template.?metadata.or(%[1]s.?spec.?jobTemplate.?spec.?template.?metadata).or(%[1]s.?template.?metadata).?labels", object)
 	}
-	// Lists of the labels by which a controller may take the object, or the Pods of its template.
+	// labels returns CEL for the lists of labels by which a controller may adopt the object, or the Pods of
+	// its template.
 	labels := func(object string) string {
 		return fmt.Sprintf("(request.resource.resource in ['pods', 'controllerrevisions'] ? [%[1]s.?metadata.?labels] : request.resource.resource == 'replicasets' ? [%[1]s.?metadata.?labels, %[2]s] : [%[2]s])", object, template(object))
 	}
@@ -209,15 +208,15 @@ var takesPlace = func() string {
 		" || params.spec.?platformWorkloads.orValue([]).exists(w, w.startsWith('Job/') || w.startsWith('CronJob/')) && " + uid("object") + ".exists(u, u.hasValue() && !(oldObject != null && u in " + uid("oldObject") + ") && !(request.resource.resource == 'jobs' && u == object.metadata.?uid))))"
 }()
 
-// changed is CEL that holds if a field of the metadata differs.
+// changed returns CEL that is true if an update changes a field of the metadata.
 func changed(field string) string {
 	return fmt.Sprintf("object.metadata.?%[1]s != oldObject.metadata.?%[1]s", field)
 }
 
-// ownersChanged is CEL that holds if the field managers of a part of an object are others than
-// before. An apply with the values that the part has changes nothing else. But the part then
-// stays when its first manager takes it out, and the manager does not delete an object that
-// another field manager applies.
+// ownersChanged returns CEL that is true if an update changes the field managers of a part of an object. An
+// apply with the current values of the part changes only the field managers. But the part then remains when
+// its first manager removes it, and the manager does not delete an object that another field manager
+// applies.
 func ownersChanged(part ...string) string {
 	field := func(m string) string { return m + ".?" + part[0] + "[?'" + strings.Join(part[1:], "'][?'") + "']" }
 	beyond := func(object, other string) string {
@@ -227,14 +226,15 @@ func ownersChanged(part ...string) string {
 	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }
 
-// annotationsBeyond is CEL that holds if an object has an annotation that the
-// other has not, or with another value, apart from requests to reconcile.
+// annotationsBeyond returns CEL that is true if an object has an annotation that the other object does not
+// have, or has with another value, apart from requests to reconcile.
 func annotationsBeyond(object, other string) string {
 	return fmt.Sprintf("(has(%[1]s.metadata.annotations) && !%[1]s.metadata.annotations.all(a, a.startsWith('reconcile.fluxcd.io/')"+
 		" || (has(%[2]s.metadata.annotations) && a in %[2]s.metadata.annotations && %[2]s.metadata.annotations[a] == %[1]s.metadata.annotations[a])))", object, other)
 }
 
-// kubeConfigs: a Secret that says which cluster Flux applies to is generated.
+// kubeConfigs returns the rule that only the platform writes the Secrets that name the cluster to which
+// Flux applies a tenant.
 func kubeConfigs() Rule {
 	return Rule{
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
@@ -245,12 +245,13 @@ func kubeConfigs() Rule {
 		conditions: append([]string{
 			fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName),
 		}, notThePlatform...),
-		validations: []validation{{"false", "'Secret ' + variables.name + ' says which cluster Flux applies to, and is written by the platform only: use another name'"}},
+		validations: []validation{{"false", "'Secret ' + variables.name + ' names the cluster that Flux applies to, and only the platform writes it: use another name'"}},
 	}
 }
 
-// parameters: a tenant that may do anything in its namespace does not choose the
-// rules that hold there. A RoleBinding gives no right in all namespaces.
+// parameters returns the rule that only the platform writes TenantParameters, so that a tenant with all
+// rights in its namespace cannot choose the rules there. No RoleBinding can exempt a user from this rule:
+// see [isAdmin].
 func parameters() Rule {
 	return Rule{
 		Name: Prefix + "parameters", Rows: []string{"I17"},
@@ -258,6 +259,6 @@ func parameters() Rule {
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
 		conditions:  append([]string{notKubernetes}, notAdmin...),
 		scope:       allNamespaces,
-		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
+		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' sets the limits of the namespace, and only the platform writes it: ask the platform team'"}},
 	}
 }

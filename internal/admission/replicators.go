@@ -8,9 +8,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// replicators limits the manager's right to give itself impersonation of a namespace's
-// accounts to the namespaces of tenants, which RBAC cannot express. It refuses this right for
-// all namespaces at once, for every user.
+// replicators returns the rule that the manager gives itself the right to impersonate a namespace's
+// accounts only in the namespaces of tenants, which RBAC cannot express. For every user, the rule refuses a
+// binding of this right in all namespaces at once.
 func replicators() Rule {
 	var ofTenant []string
 	for _, label := range tenantLabels {

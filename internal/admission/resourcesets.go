@@ -4,11 +4,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// resourceSets returns the rule about the kinds of flux-operator. The operator applies a
-// ResourceSet without an account as itself, which is cluster-admin, reads dependencies as
-// itself in every namespace, and asks the addresses of input providers from its own network.
-// RBAC limits the objects that a ResourceSet with an account creates, reads and copies: the operator
-// impersonates the account for it.
+// resourceSets returns the rule about the kinds of flux-operator. For a ResourceSet without an account, the
+// operator applies objects with its own rights, which are cluster-admin. It reads dependencies with its own
+// rights in every namespace, and calls the addresses of input providers from its own network. For a
+// ResourceSet with an account, the operator impersonates the account, so that RBAC limits the objects that
+// it creates, reads and copies.
 func resourceSets() Rule {
 	of := func(resource, holds string) string {
 		return "request.resource.resource != '" + resource + "' || " + holds

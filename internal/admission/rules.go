@@ -9,14 +9,14 @@ import (
 // objectPhrase names the object of a request in a message.
 const objectPhrase = "object.kind + ' ' + variables.name + ' '"
 
-// reconcilers is CEL for the accounts that a tenant is applied as.
+// reconcilers is CEL for the names of the accounts as which Flux may apply a tenant.
 var reconcilers = admissionregistrationv1.Variable{
 	Name: "reconcilers",
 	Expression: fmt.Sprintf("[variables.tenant] + (has(%[1]s.accounts) && has(%[1]s.accounts.reconcilers) ? %[1]s.accounts.reconcilers : [])",
 		posture),
 }
 
-// accounts: a tenant is applied as an account that was made for it, on this
+// accounts returns the rule that Flux applies a tenant as one of the tenant's accounts, and on this
 // cluster.
 func accounts() Rule {
 	return Rule{
@@ -33,16 +33,17 @@ func accounts() Rule {
 				objectPhrase + " + 'must not choose another cluster in spec.kubeConfig (allowed Secrets: ' + " + list(posture+".kubeConfigs") + " + ')'"},
 			{path("spec.decryption.serviceAccountName", "%s in variables.reconcilers"),
 				objectPhrase + " + 'must not decrypt as another account (allowed: ' + variables.reconcilers.join(', ') + ')'"},
-			// Without either, Flux asks a cloud's key service as itself. With a key it still does so for what the
-			// key does not open: no rule keeps a tenant from an identity that kustomize-controller has of its own.
+			// With neither, Flux calls the key service of a cloud with its own identity. With a key, it
+			// still does so for data that the key cannot decrypt: no rule keeps a tenant from an identity
+			// that kustomize-controller itself has.
 			{path("spec.decryption", "has(%s.secretRef) || has(%s.serviceAccountName)"),
 				objectPhrase + " + 'needs a key of its own in spec.decryption.secretRef, or an account in spec.decryption.serviceAccountName'"},
 		},
 	}
 }
 
-// decryptionSecrets returns the rule about the keys of Secrets with credentials of clouds for SOPS. Such
-// credentials may name any identity, so they come from the platform, which has to check them.
+// decryptionSecrets returns the rule about the keys of Secrets with cloud credentials for SOPS. Such
+// credentials may name any identity, so only the platform writes them, after it has checked them.
 func decryptionSecrets() Rule {
 	const changed = "object.?data[?k].hasValue() && !(oldObject != null && oldObject.?data[?k] == object.?data[?k])"
 	given := "['sops.azure-kv', 'sops.gcp-kms'].exists(k, " + changed + ")"
@@ -57,8 +58,8 @@ func decryptionSecrets() Rule {
 	}
 }
 
-// references: nothing of another namespace is used, also where no flag of a
-// controller says so.
+// references returns the rule that Flux objects refer to no object of another namespace. It also covers
+// references that no flag of a controller forbids.
 func references() Rule {
 	r := Rule{
 		Name: Prefix + "references", Rows: []string{"S1", "S2", "S5", "S12", "N1", "N2"},
@@ -71,7 +72,7 @@ func references() Rule {
 		"spec.imageRepositoryRef.namespace", "spec.dependsOn[].namespace", "spec.eventSources[].namespace",
 		"spec.resources[].namespace", "spec.sources[].namespace", "spec.artifacts[].namespace",
 		"spec.analysis.metrics[].templateRef.namespace", "spec.analysis.alerts[].providerRef.namespace",
-		// The name that older Canaries have for the same.
+		// Older Canaries have these fields under this name.
 		"spec.canaryAnalysis.metrics[].templateRef.namespace", "spec.canaryAnalysis.alerts[].providerRef.namespace",
 		"spec.upstreamRef.namespace", "spec.service.mirror[].backendRef.namespace",
 	} {
@@ -83,7 +84,8 @@ func references() Rule {
 	return r
 }
 
-// sources limits tenants' sources to approved addresses and the tenant's own credentials.
+// sources returns the rule that limits tenants' sources to approved addresses and the tenant's own
+// credentials.
 func sources() Rule {
 	allowed := posture + ".sources"
 	r := Rule{
@@ -127,9 +129,8 @@ func sources() Rule {
 			path("spec.insecure", "!%s"),
 			objectPhrase + " + 'must not set spec.insecure: use an address with TLS'",
 		},
-		// What an address says is true only on the way that leads to it: a proxy
-		// of the tenant's own, with a certificate authority of its own, answers
-		// for every approved host.
+		// An address proves nothing if the connection can be redirected: a proxy of the tenant's own, with
+		// a certificate authority of its own, answers for every approved host.
 		validation{
 			path("spec.proxySecretRef", "false"),
 			objectPhrase + " + 'must not fetch through a proxy of its own in spec.proxySecretRef: leave it out'",

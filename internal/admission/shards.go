@@ -12,7 +12,7 @@ import (
 // into the namespace's shard.
 const Sharding = Prefix + "sharding"
 
-// shardedKinds returns the kinds whose controllers `tenure profile --shard` copies: the kinds in
+// shardedKinds returns the kinds of the controllers that `tenure profile --shard` copies: the kinds in
 // Flux's documentation about sharding.
 func shardedKinds() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{
@@ -20,7 +20,7 @@ func shardedKinds() []admissionregistrationv1.NamedRuleWithOperations {
 	}
 }
 
-// shardOf is CEL for the shard of an object, and the empty text if it is in none.
+// shardOf returns CEL for the shard of an object, or for the empty text if the object is in no shard.
 func shardOf(object string) string {
 	return fmt.Sprintf("(has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : '')", object, v1alpha1.LabelShard)
 }
@@ -28,9 +28,9 @@ func shardOf(object string) string {
 // shardMoved is CEL that is true if a request moves an object to a shard, or to another shard.
 var shardMoved = "(oldObject == null || " + shardOf("object") + " != " + shardOf("oldObject") + ")"
 
-// shards: an object is worked on by the controllers that the platform chose for its
-// tenant. It would otherwise take the time of another tenant's, or of the
-// platform's.
+// shards returns the rule that the controllers which the platform chose for a tenant process the tenant's
+// objects. Otherwise the objects would use the time of the controllers of another tenant, or of the
+// platform.
 func shards() Rule {
 	of := shardOf("namespaceObject")
 	return Rule{
@@ -48,19 +48,19 @@ func shards() Rule {
 	}
 }
 
-// ShardPolicy returns the policy, and its bindings, that adds the label of the namespace's
-// shard to tenants' Flux objects. So neither the tenant nor helm-controller, which creates
-// HelmCharts, has to set it. It needs Kubernetes 1.36, where MutatingAdmissionPolicies are
-// stable. It keeps a shard label in the request, which the rule tenure-shards may refuse.
+// ShardPolicy returns the policy, and its bindings, that adds the label of the namespace's shard to
+// tenants' Flux objects. So neither the tenant nor helm-controller, which creates HelmCharts, has to set
+// the label. The policy needs Kubernetes 1.36, where MutatingAdmissionPolicies are stable. It keeps a shard
+// label in the request, which the rule tenure-shards may refuse.
 //
-// An object that is older than the shard, or whose namespace has moved, gets the label with
-// its next change.
+// An object that is older than the shard, or whose namespace has moved to another shard, gets the label
+// with its next change.
 func ShardPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, []admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	const (
 		add   = "[JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]"
 		key   = "'/metadata/labels/' + jsonpatch.escapeKey('" + v1alpha1.LabelShard + "')"
 		patch = "(has(object.metadata.labels) ? [] : " + add + ") + [JSONPatch{op: 'add', path: " + key + ", value: variables.shard}]"
-		// Left behind by the shard that the namespace was in.
+		// The object has the label of the namespace's former shard.
 		remove = "[JSONPatch{op: 'remove', path: " + key + "}]"
 	)
 	said := "(request.operation == 'CREATE' && variables.now != '' || oldObject != null && variables.now != '' && variables.now != " + shardOf("oldObject") + ")"
@@ -100,8 +100,8 @@ func ShardPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, []admissio
 	return policy, bindings
 }
 
-// ofTenants selects the namespaces that the label of this index makes a tenant's,
-// and none of those before.
+// ofTenants returns a selector of the namespaces that have the tenant label with this index, and none of
+// the labels before it.
 func ofTenants(i int) *metav1.LabelSelector {
 	selector := where(metav1.LabelSelectorOpExists, tenantLabels[i])
 	selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)

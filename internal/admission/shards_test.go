@@ -138,8 +138,8 @@ func writesLabel(t *testing.T, admin client.Client, restConfig *rest.Config, as 
 	if diff := cmp.Diff(map[string]string{"a": "b", v1alpha1.LabelShard: "gold"}, chart.GetLabels()); diff != "" {
 		t.Errorf("the labels of a HelmChart (-want +got):\n%s", diff)
 	}
-	// As Flux applies: the label is nobody's field, so it stays, and nothing changes from
-	// the second time on.
+	// This is an apply, as Flux sends it. No field manager owns the label, so it stays, and later applies
+	// change nothing.
 	var versions []string
 	for range 3 {
 		u := inShard(t, "sharded", "applied", "")

@@ -8,12 +8,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Shared is the policy of the rules about the spec of Flux objects. Nearly every request for
-// such an object matches several of these rules. The API server converts the request, the
-// object and the parameters four times for each policy, which costs more than a rule.
+// Shared is the name of the policy with the rules about the spec of Flux objects. Nearly every request for
+// such an object matches several of these rules. The API server converts the request, the object and the
+// parameters four times for each policy, which costs more than the evaluation of a rule.
 const Shared = Prefix + "flux-objects"
 
-// shared returns the rules about the specs of Flux objects as one.
+// shared returns one rule that combines the rules about the spec of Flux objects.
 func shared() Rule {
 	one := Rule{
 		Name: Shared, Title: "Flux objects keep to the limits of their tenant",
@@ -24,8 +24,8 @@ func shared() Rule {
 		variables:  []admissionregistrationv1.Variable{reconcilers},
 		scope:      fluxObjects,
 	}
-	// The message contains all refusals, so that the user can correct them at once. It
-	// leaves out the first two characters.
+	// The message contains all refusals, so that the user can correct all errors at once. The policy
+	// removes the first two characters.
 	refusals := []string{"(has(object.spec) ? '' : '; ' + " + objectPhrase + " + 'needs a spec')"}
 	for _, r := range Rules() {
 		if r.scope != fluxObjects {
@@ -42,11 +42,11 @@ func shared() Rule {
 	return one
 }
 
-// allowed returns CEL for a match condition: it is true if no shared rule refuses the request.
-// Before the API server evaluates validations and messages, it converts the request, the
-// object, the parameters and the namespace three more times, and it also evaluates the message
-// of a request that it allows. So this condition decides first, by expressions without
-// messages and exemptions. It must not allow any request that the validation refuses.
+// allowed returns CEL for a match condition that is true if no shared rule refuses the request. Before the
+// API server evaluates validations and messages, it converts the request, the object, the parameters and
+// the namespace three more times, and it also evaluates the message of a request that it allows. So this
+// condition decides first, by expressions without messages and exemptions. It must not allow any request
+// that the validation refuses.
 func allowed(params *admissionregistrationv1.ParamKind) string {
 	all := []string{"has(object.spec)"}
 	for _, r := range Rules() {
@@ -55,8 +55,8 @@ func allowed(params *admissionregistrationv1.ParamKind) string {
 		}
 		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), holding(r.validations)))
 	}
-	// Match conditions have no variables, and do not see the namespace. So where its
-	// labels name the tenant, the account of that name is left to the validation.
+	// Match conditions have no variables, and cannot read the namespace. Without TenantParameters, only the
+	// namespace's labels name the tenant, so the validation decides about the account with this name.
 	accounts := strings.Replace(reconcilers.Expression, "variables.tenant", "params.spec.tenant", 1)
 	if params.Kind != "TenantParameters" {
 		accounts = strings.Replace(reconcilers.Expression, "[variables.tenant] + ", "", 1)
@@ -64,7 +64,7 @@ func allowed(params *admissionregistrationv1.ParamKind) string {
 	return strings.ReplaceAll(join(all, " && "), "variables."+reconcilers.Name, "("+accounts+")")
 }
 
-// holding is CEL that holds if all validations do.
+// holding returns CEL that is true if all validations hold.
 func holding(validations []validation) string {
 	var all []string
 	for _, v := range validations {
@@ -93,8 +93,8 @@ func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy)
 	return true
 }
 
-// kinds returns CEL for the resources of a rule, by their names alone: the resource names of
-// Flux and Flagger are all different.
+// kinds returns CEL for a list of the names of a rule's resources, without groups: no two resources of Flux
+// and Flagger have the same name.
 func (r Rule) kinds() string {
 	var names []string
 	for _, on := range r.resources {

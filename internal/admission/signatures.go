@@ -11,8 +11,8 @@ import (
 // demanded is CEL for the signatures that a tenant's sources must have.
 const demanded = posture + ".signatures"
 
-// signatures returns the rule that sources tell Flux to verify the signatures that the
-// platform demands, with the platform's keys.
+// signatures returns the rule that sources make Flux verify the signatures that the platform demands, with
+// the platform's keys.
 func signatures() Rule {
 	const git, oci, charts = demanded + ".git", demanded + ".oci", demanded + ".charts"
 	const needs = objectPhrase + " + 'needs "
@@ -29,7 +29,7 @@ func signatures() Rule {
 		scope: fluxObjects,
 		validations: []validation{
 			{
-				// Without a mode Flux verifies nothing.
+				// Without a mode, Flux verifies nothing.
 				unless("GitRepository", git) + fmt.Sprintf("has(object.spec.verify) && has(object.spec.verify.mode) && has(object.spec.verify.secretRef)"+
 					" && object.spec.verify.secretRef.name == '%[1]s' && (object.spec.verify.mode == %[2]s || object.spec.verify.mode == 'TagAndHEAD' || object.spec.verify.mode == 'head' && %[2]s == 'HEAD')",
 					tenancy.KeySecretPrefix+tenancy.VerifierGit, mode),
@@ -49,13 +49,13 @@ func signatures() Rule {
 	}
 }
 
-// artifacts returns the validation that a source in an OCI registry is verified with a key of the
-// platform, or by identities that it lists. A trusted root of the tenant's own would vouch for
-// every identity. The spec.chart of a HelmRelease has no identities; without a Secret, Flux would
+// artifacts returns the validation that Flux verifies a source in an OCI registry with a key of the
+// platform, or by identities that the platform lists. A trusted root of the tenant's own would vouch for
+// every identity. The spec.chart of a HelmRelease has no field for identities; without a Secret, Flux would
 // accept every identity there.
 func artifacts(oci, charts string) validation {
-	// A HelmRelease takes charts out of an OCIRepository too. The demand d and the
-	// verification v are lists of one element or none.
+	// A HelmRelease may also take a chart from an OCIRepository. The demand d and the verification v are
+	// lists of one element or none.
 	d := fmt.Sprintf("(object.kind == 'OCIRepository' && has(%[1]s) ? [%[1]s] : has(%[2]s) && (object.kind in ['OCIRepository', 'HelmChart'] || object.kind == 'HelmRelease' && has(object.spec.chart)) ? [%[2]s] : [])", oci, charts)
 	v := "(object.kind == 'HelmRelease' ? (has(object.spec.chart.spec.verify) ? [object.spec.chart.spec.verify] : []) : has(object.spec.verify) ? [object.spec.verify] : [])"
 	verified := "has(v.provider) && !has(v.trustedRootSecretRef) && (has(v.secretRef)" +
@@ -74,9 +74,9 @@ func artifacts(oci, charts string) validation {
 	}
 }
 
-// signatureKeys returns the rule that the Secrets with the platform's public keys are the
-// platform's, by name and also before they exist: with a key of its own there, a tenant would
-// sign for itself.
+// signatureKeys returns the rule that only the platform writes the Secrets with the platform's public keys.
+// It checks the names, also of Secrets that do not exist yet: with its own key in such a Secret, a tenant
+// could sign its own sources.
 func signatureKeys() Rule {
 	return Rule{
 		Name: Prefix + "signature-keys", Rows: []string{"S14"},
@@ -87,6 +87,6 @@ func signatureKeys() Rule {
 		conditions: append([]string{
 			objectName + " in ['" + strings.Join(tenancy.KeySecrets(), "', '") + "']",
 		}, notThePlatform...),
-		validations: []validation{{"false", "'Secret ' + variables.name + ' is for the keys of those who may sign, and is written by the platform only: ask the platform team to add a key to signatures.keys of the TenancyProfile or the Tenant, or use another name'"}},
+		validations: []validation{{"false", "'Secret ' + variables.name + ' holds the public keys of the signers, and only the platform writes it: ask the platform team to add a key to signatures.keys of the TenancyProfile or the Tenant, or use another name'"}},
 	}
 }

@@ -213,7 +213,7 @@ func TestSignatureKeys(t *testing.T) {
 	t.Parallel()
 	admin, tenant, restConfig := cluster(t)
 	owner := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "signs", Groups: []string{"system:authenticated"}})
-	const refusal = "is for the keys of those who may sign, and is written by the platform only: ask the platform team to add a key to signatures.keys of the TenancyProfile or the Tenant, or use another name (rule tenure-signature-keys)"
+	const refusal = "holds the public keys of the signers, and only the platform writes it: ask the platform team to add a key to signatures.keys of the TenancyProfile or the Tenant, or use another name (rule tenure-signature-keys)"
 	secret := func(namespace, name string) *unstructured.Unstructured {
 		u := parse(t, secretWith("any.asc", "x"))
 		u.SetNamespace(namespace)

@@ -235,7 +235,7 @@ func TestWhereContentLeads(t *testing.T) {
 	}
 }
 
-// What is there already, and who writes it.
+// TestContentChanges checks requests that change existing objects, by different users.
 func TestContentChanges(t *testing.T) {
 	t.Parallel()
 	admin, tenant, restConfig := cluster(t)

@@ -10,8 +10,8 @@ import (
 
 const groupResource = "resource.k8s.io"
 
-// claims returns the rule about PersistentVolumeClaims and ResourceClaims. Controllers of
-// Kubernetes create the claims of StatefulSets and of Pods, so the rule checks these too.
+// claims returns the rule about PersistentVolumeClaims and ResourceClaims. Controllers of Kubernetes create
+// the claims of StatefulSets and of Pods, so the rule checks their requests too.
 func claims() Rule {
 	const (
 		isClaim    = "request.resource.resource == 'persistentvolumeclaims'"
@@ -28,12 +28,12 @@ func claims() Rule {
 	annotated := "(" + isClaim + " ? [object] : " + isStateful + " ? object.?spec.?volumeClaimTemplates.orValue([]) : []).all(c, !c.?metadata.?" + older + ".hasValue() ||" +
 		" c.metadata." + older + ".orValue('') == c.?spec.?storageClassName.orValue('unset') ||" +
 		" oldObject != null && (" + isStateful + " || oldObject.?metadata.?" + older + " == object.?metadata.?" + older + "))"
-	// The classes of each request; an empty one is none.
+	// devices returns CEL for the device classes of each request; an empty class stands for none.
 	devices := func(object string) string {
 		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
 			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))) : [])", object, isDevice)
 	}
-	// A claim whose fields are those of before is allowed, even if they exceed the limits: it may still grow.
+	// A claim with unchanged fields is allowed, even if they exceed the limits: it may still grow.
 	each := func(holds string, fields ...string) string {
 		var same []string
 		for _, field := range fields {
@@ -41,7 +41,7 @@ func claims() Rule {
 		}
 		return fmt.Sprintf("%s.all(c, oldObject != null && %s.exists(b, %s) || %s)", specs("object"), specs("oldObject"), strings.Join(same, " && "), holds)
 	}
-	// A claim that names a volume gets no other one, whatever its selector and its class are.
+	// A claim that names a volume gets only this volume, whatever its selector and its class are.
 	chooses := "(c.?volumeName.orValue('') != '' ? !" + permitsIfSet("storage.volumes", "c.volumeName") + " : has(c.selector) || c.?storageClassName.orValue('unset') == '')"
 	unlisted := optional("storage.volumes") + ".hasValue() && c.?volumeName.orValue('') != ''"
 	wrongDevices := devices("object") + ".map(l, l.filter(d, d != '' && !(oldObject != null && " + devices("oldObject") + ".exists(o, d in o)) && !" + permitsClass("workloads.deviceClasses", "d") + "))"

@@ -15,10 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Owners of tenants. The owner of alpha has what RBAC gives an owner; taker is one
-// as well and may, as far as RBAC goes, do anything to namespaces, so that what
-// stops it are the rules. Of both is an owner of two tenants, and ci is nobody's
-// and makes namespaces all the same.
+// owners are owners of tenants. The owner of alpha has the rights that RBAC gives an owner. taker is also
+// an owner, and RBAC allows it everything on namespaces, so that only the rules stop it. The group both
+// owns two tenants. ci owns no tenant, and may create namespaces.
 const owners = `
 apiVersion: v1
 kind: Namespace
@@ -231,7 +230,7 @@ func ownerReferenced(ns *corev1.Namespace) *corev1.Namespace {
 	return ns
 }
 
-// attemptsByTaker are by an owner whom RBAC does not hold back.
+// attemptsByTaker are the attempts of an owner that RBAC does not limit.
 func attemptsByTaker() []attempt {
 	wedged, kept := taken("taken-new", label, "alpha"), taken("taken-new", label, "alpha")
 	wedged.Finalizers = []string{"example.com/mine"}
@@ -406,7 +405,7 @@ func enforce(t *testing.T, admin client.Client, name string, action admissionreg
 	}
 }
 
-// What owners and those who are not may do.
+// TestNamespacesOfOwners checks the requests of owners and of other users.
 func TestNamespacesOfOwners(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)

@@ -9,44 +9,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// everywhere is CEL for a check of the same right in all namespaces. Only the platform gives
-// such a right, by a ClusterRoleBinding: to nodes, to the scheduler, and to the platform's
+// everywhere is CEL for a check of the user's right to the same request in all namespaces. Only the
+// platform gives such a right, by a ClusterRoleBinding: to nodes, to the scheduler, and to the platform's
 // controllers.
 const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
 	".subresource(has(request.subResource) ? request.subResource : '')"
 
-// notANode exempts nodes from a rule: Kubernetes limits a node to the Pods that it runs.
+// notANode is a condition that exempts nodes from a rule: Kubernetes limits a node to the Pods that it
+// runs.
 const notANode = "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"
 
-// notEverywhere exempts users who may do the same in every namespace.
+// notEverywhere is a condition that exempts users who may send the same request in every namespace.
 const notEverywhere = "!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 	" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())"
 
 // CEL of [contents] and [cordon].
 const (
 	isCordoned = "has(params.spec.cordoned) && params.spec.cordoned"
-	// The admission plugin StorageObjectInUseProtection adds claimProtection to each new
-	// claim, on behalf of the user who creates it; PodGroupProtection adds
-	// groupProtection to each new PodGroup. Controllers add all other finalizers of
-	// Kubernetes, Flux and drivers.
+	// The admission plugin StorageObjectInUseProtection adds claimProtection to each new claim, on behalf
+	// of the user who creates the claim; PodGroupProtection adds groupProtection to each new PodGroup.
+	// Controllers add all other finalizers of Kubernetes, Flux and drivers.
 	claimProtection = "kubernetes.io/pvc-protection"
 	groupProtection = "scheduling.k8s.io/podgroup-protection"
-	// allowedFinalizers are the finalizers that Kubernetes handles for every kind, those
-	// that it handles for the kind of the request, and those that the platform lists as
-	// handled.
+	// allowedFinalizers are the finalizers that Kubernetes handles for every kind, the finalizers that it
+	// handles for the kind of the request, and those that the platform lists.
 	allowedFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
 		"request.resource.group == '' && request.resource.resource == 'persistentvolumeclaims' ? ['" + claimProtection + "']" +
 		" : request.resource.group == 'scheduling.k8s.io' && request.resource.resource == 'podgroups' ? ['" + groupProtection + "'] : []) + (" +
 		"has(" + posture + ") && has(" + posture + ".bounds) && has(" + posture + ".bounds.finalizers) ? " + posture + ".bounds.finalizers : [])"
-	// holdsUp is that an object gets a finalizer that it did not have.
+	// holdsUp is true if an object gets a finalizer that is not allowed and that it did not have.
 	holdsUp = "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
 		" !(f in " + allowedFinalizers + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
 )
 
-// templatesHoldUp is CEL that is true if a template gets a new finalizer. Kubernetes'
-// controllers, which are exempt, copy it to each Pod and volume claim that they create. It
-// covers Kubernetes' own kinds only: in other kinds, fields with the same names may mean
-// something else.
+// templatesHoldUp is CEL that is true if a template gets such a finalizer. Kubernetes' controllers, which
+// are exempt, copy the finalizers of a template to each Pod and volume claim that they create. The
+// condition covers Kubernetes' own kinds only: in other kinds, fields with the same names may have another
+// meaning.
 var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
 	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
 	" && " + templateFinalizers("object") + ".exists(l, l.exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && " + templateFinalizers("oldObject") + ".exists(o, f in o)))))"
@@ -66,36 +65,37 @@ func templateFinalizers(object string) string {
 	return "(" + all + ")"
 }
 
-// maxGrace is the longest time that a Pod of a tenant may take to end, in seconds: a day. A Pod whose
-// process ignores the signal stays for this time, and its namespace with it.
+// maxGrace is the maximum termination grace period of a tenant's Pod, in seconds: a day. A Pod with a
+// process that ignores the signal stays for this time, and so does its namespace.
 const maxGrace = 24 * 60 * 60
 
 // CEL of [contents] about Pods.
 var (
-	// lingers is that a Pod, or the Pods of a template, get a longer time to end than [maxGrace].
+	// lingers is true if a Pod, or the Pods of a template, get a longer termination grace period than
+	// [maxGrace].
 	//
-	// Pods are written most, and have their time in one field.
+	// Pods are the most frequent objects, and have a single field for the period.
 	lingers = fmt.Sprintf("(request.operation in ['CREATE', 'UPDATE'] && (request.resource.resource == 'pods' ? has(object.spec) && has(object.spec.%[4]s) && object.spec.%[4]s > %[2]d && !(oldObject != null && has(oldObject.spec) && has(oldObject.spec.%[4]s) && oldObject.spec.%[4]s == object.spec.%[4]s)"+
 		" : request.resource.resource in ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']"+
 		" && %[1]s.exists(s, s > %[2]d && !(oldObject != null && s in %[3]s))))",
 		graces("object"), maxGrace, graces("oldObject"), "terminationGracePeriodSeconds")
-	// deletesSlowly is that a request to delete or evict a Pod gives it such a time. A later request
-	// without a time does not shorten it.
+	// deletesSlowly is true if a request to delete or evict a Pod sets a longer grace period than
+	// [maxGrace]. A later request without a period does not shorten it.
 	deletesSlowly = fmt.Sprintf("(request.resource.resource == 'pods' && (request.operation == 'DELETE' ? request.?options.?gracePeriodSeconds.orValue(0) > %[1]d"+
 		" : has(request.subResource) && request.subResource == 'eviction' && object.?deleteOptions.?gracePeriodSeconds.orValue(0) > %[1]d))", maxGrace)
-	// leavesJob is that a Pod gets other owners while it has the finalizer of the Job controller, which
-	// removes it from the Pods of Jobs only.
+	// leavesJob is true if a Pod gets other owners while it has the finalizer of the Job controller, which
+	// removes the finalizer only from the Pods of Jobs.
 	leavesJob = "(request.operation == 'UPDATE' && request.resource.resource == 'pods' && object.metadata.?finalizers.orValue([]).exists(f, f == 'batch.kubernetes.io/job-tracking') && " + changed("ownerReferences") + ")"
 )
 
-// graces returns CEL for the times that the Pods of an object have to end.
+// graces returns CEL for the termination grace periods of the Pods of an object, in seconds.
 func graces(object string) string {
 	return fmt.Sprintf("[%s, %s.?data.?spec.?template.?spec.orValue({})].map(s, s.?terminationGracePeriodSeconds.orValue(0))", podSpec(object), object)
 }
 
-// contents refuses finalizers that block the deletion of a tenant's objects, and Pods that take too long
-// to end. Users with rights
-// beyond the tenant are exempt: the platform's controllers set finalizers on tenants' objects.
+// contents returns the rule that refuses finalizers that block the deletion of a tenant's objects, and Pods
+// with a long termination grace period. Users with rights beyond the tenant are exempt: the platform's
+// controllers set finalizers on tenants' objects.
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
@@ -120,16 +120,16 @@ func contents() Rule {
 	}
 }
 
-// onlyCordons is CEL that holds if an owner who may changes nothing of a namespace but the label that
-// cordons it.
+// onlyCordons is CEL that is true if an owner with the right to cordon changes only the label of a
+// namespace that cordons it.
 var onlyCordons = "request.resource.resource == 'namespaces' && request.operation == 'UPDATE' && !(has(request.subResource) && request.subResource != '')" +
 	" && object.spec == oldObject.spec && !(" + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") + ")" +
 	" && " + changedEntries("labels") + ".all(k, k == '" + v1alpha1.LabelCapsuleCordoned + "') && " + mayCordon
 
-// cordon refuses all changes in the namespaces of a cordoned tenant, but for the label by which owners
-// who may cordon a namespace end that. Running workloads go on: the
-// rule exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant
-// to stop all changes.
+// cordon returns the rule that refuses all changes in the namespaces of a cordoned tenant. Owners with the
+// right to cordon may still remove the label that cordons a namespace. Running workloads continue: the rule
+// exempts leases and events. It denies in warn mode too: an admin has cordoned the tenant to stop all
+// changes.
 func cordon() Rule {
 	return Rule{
 		Name:      Prefix + "cordon",
@@ -150,8 +150,8 @@ func cordon() Rule {
 	}
 }
 
-// protected refuses the deletion of a protected Tenant, for all users. Users with the right to
-// change the Tenant can remove the protection first.
+// protected returns the rule that refuses the deletion of a protected Tenant, for all users. Users with the
+// right to change the Tenant can remove the protection first.
 func protected() Rule {
 	return Rule{
 		Name:  Prefix + "protected",

@@ -209,7 +209,8 @@ const (
 		" {metadata: {name: b, finalizers: [%s]}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"
 )
 
-// Kubernetes copies finalizers of templates to what it makes of them.
+// TestFinalizersOfTemplates checks templates: Kubernetes copies the finalizers of a template to the objects
+// that it creates from it.
 func TestFinalizersOfTemplates(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -408,8 +409,8 @@ func TestPodsEnd(t *testing.T) {
 	}
 }
 
-// Whoever counts for the platform's quotas still can: the API server, when a tenant
-// makes something, and Kubernetes' controller, which begins.
+// TestQuotaCounts checks that the platform's quotas still count: the API server counts when a tenant
+// creates an object, and Kubernetes' controller counts first.
 func TestQuotaCounts(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)

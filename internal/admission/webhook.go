@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// WebhookName is the name of the configuration of the webhook for owners'
-	// namespaces: see internal/admission/webhook.
+	// WebhookName is the name of the configuration of the webhook for owners' namespaces: see
+	// internal/admission/webhook.
 	WebhookName = Prefix + "namespaces"
-	// WebhookService is the name of its Service, and of the Secret with its
-	// certificate, in namespace flux-system.
+	// WebhookService is the name of the Service of the webhooks, and of the Secret with their certificate,
+	// in namespace flux-system.
 	WebhookService = Prefix + "webhook"
 	// WebhookPath is the start of the path that the API server calls. The manager appends
 	// a secret: see internal/admission/webhook/caller. The manifest has no path, so that applying
@@ -22,42 +22,43 @@ const (
 	// AuditWebhookName is the name of the configuration of the webhook that writes events for
 	// rules of Capsule's Tenants.
 	AuditWebhookName = Prefix + "capsule-audit"
-	// AuditWebhookPath is the start of the path of [AuditWebhookName].
+	// AuditWebhookPath is the start of the path of the webhook in [AuditWebhookName].
 	AuditWebhookPath = "/capsule-audit"
 	// HostsWebhookName is the name of the configuration of the webhook for the hosts of Ingresses
 	// of Capsule's Tenants.
 	HostsWebhookName = Prefix + "capsule-hosts"
-	// HostsWebhookPath is the start of the path of [HostsWebhookName].
+	// HostsWebhookPath is the start of the path of the webhook in [HostsWebhookName].
 	HostsWebhookPath = "/capsule-hosts"
-	// auditSeconds is the maximum time, in seconds, that a request waits for this webhook.
+	// auditSeconds is the maximum time, in seconds, that a request waits for the webhook in
+	// [AuditWebhookName].
 	auditSeconds = 2
 
-	// RulesWebhook is the name of the webhook of [AuditWebhook].
+	// RulesWebhook is the name of the webhook in [AuditWebhookName].
 	RulesWebhook = "audit.tenure.dev"
 
-	// NamespaceWebhook is the name of the webhook in its refusals.
+	// NamespaceWebhook is the name of the webhook in [WebhookName], which the API server shows in refusals.
 	NamespaceWebhook = "namespaces.tenure.dev"
 
-	// webhookSeconds is how long an owner waits when the webhook does not answer.
+	// webhookSeconds is the maximum time, in seconds, that a request waits for the webhooks in
+	// [WebhookName] and [HostsWebhookName].
 	webhookSeconds = 5
 
-	// QuotaWebhookName is the name of the configuration of the webhook that moves parts
-	// of tenants' quotas: see internal/admission/webhook/quotatransfer.
+	// QuotaWebhookName is the name of the configuration of the webhooks that move parts of tenants' quotas:
+	// see internal/admission/webhook/quotatransfer.
 	QuotaWebhookName = Prefix + "quotas"
-	// QuotaWebhookPath is the start of the path of this webhook.
+	// QuotaWebhookPath is the start of the path of the webhooks in [QuotaWebhookName].
 	QuotaWebhookPath = "/quotas"
-	// QuotaWebhookSuffix is the end of the webhook's name in refusals.
+	// QuotaWebhookSuffix is the end of the names of these webhooks, which the API server shows in refusals.
 	QuotaWebhookSuffix = "quotas.tenure.dev"
 	// QuotaWebhookSeconds is the maximum time, in seconds, that a request waits for a
 	// part of a quota.
 	QuotaWebhookSeconds = 10
 )
 
-// QuotaWebhook returns the configuration of the webhook that moves parts of tenants'
-// quotas. The webhook may fail: the API server's quotas deny every request that it would
-// deny, and each namespace keeps its part while the webhook is down. The API server calls
-// it only in namespaces with a divided quota, and only for the resources that the quota
-// counts.
+// QuotaWebhook returns the configuration of the webhooks that move parts of tenants' quotas. The API server
+// ignores their failures: its own quotas deny every request that the webhooks would deny, and each
+// namespace keeps its part of a quota while the webhooks are down. The API server calls them only in
+// namespaces with a divided quota, and only for the resources that the quota counts.
 func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	changed := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
@@ -75,7 +76,7 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: QuotaWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "what is free of a tenant's quota is moved to the namespace that needs it",
+			"tenure.dev/title": "free parts of a tenant's quota move to the namespace that needs them",
 		}},
 	}
 	for _, class := range tenancy.DividedClasses {
@@ -92,8 +93,7 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 			AdmissionReviewVersions: []string{"v1"},
 		}
 		if class == "objects" {
-			// These are frequent requests that no quota counts, and resources with a
-			// webhook of their own.
+			// Excludes frequent requests that no quota counts, and resources with a webhook of their own.
 			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{{
 				Name:       "counted",
 				Expression: "!(request.resource.resource in ['events', 'leases', 'pods', 'persistentvolumeclaims', 'services', 'endpoints', 'endpointslices']) && !request.resource.group.endsWith('authorization.k8s.io')",
@@ -104,9 +104,9 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return configuration
 }
 
-// HostsWebhook returns the configuration of the webhook that gives each host and path to one
-// Ingress only, within the scope that a Tenant of Capsule chooses. The API server calls it only in
-// namespaces of such Tenants.
+// HostsWebhook returns the configuration of the webhook that reserves each host and path for one Ingress,
+// within the scope that a Capsule Tenant chooses. The API server calls it only in namespaces of such
+// Tenants.
 func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, groupNetworking, "ingresses").RuleWithOperations
@@ -114,7 +114,7 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: HostsWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "one Ingress has a host and path, within the scope of its Capsule Tenant",
+			"tenure.dev/title": "only one Ingress has a host and path, within the scope of its Capsule Tenant",
 		}},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "hosts.tenure.dev",
@@ -129,11 +129,11 @@ func HostsWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	}
 }
 
-// AuditWebhook returns the configuration of the webhook that writes events for rules of Capsule's
-// Tenants with the action audit, and sets the default and managed metadata and the resources of rules. It
-// refuses no request, so the API server ignores its failures. The API server calls it only in
-// namespaces with such rules, and before the policies, so that the webhook also sees the requests
-// that the policies refuse.
+// AuditWebhook returns the configuration of the webhook for rules of Capsule Tenants: it writes events for
+// rules with the action audit, and sets the default and managed metadata and the resources of rules. It
+// refuses no request, so the API server ignores its failures. The API server calls it only in namespaces
+// with such rules, and before the policies, so that the webhook also receives requests that the policies
+// refuse.
 func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	rule := on(writes, "*", "*").RuleWithOperations
@@ -143,7 +143,7 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: AuditWebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "what rules of Capsule's Tenants audit becomes an event, and their default metadata and resources are set",
+			"tenure.dev/title": "rules of Capsule Tenants write events and set default and managed metadata and resources",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         RulesWebhook,
@@ -167,17 +167,16 @@ func AuditWebhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	}
 }
 
-// webhookClient returns the address of our webhooks for the API server. The manager sets
-// the path.
+// webhookClient returns the Service of the webhooks for the API server. The manager sets the path.
 func webhookClient() admissionregistrationv1.WebhookClientConfig {
 	return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
 		Namespace: "flux-system", Name: WebhookService, Port: new(int32(443)),
 	}}
 }
 
-// Webhook returns the configuration of the webhook for namespaces. The API server calls it only
-// for namespaces that owners of tenants create, or whose labels, annotations or owner references
-// they change. So other requests neither wait for it nor fail while it is down.
+// Webhook returns the configuration of the webhook for namespaces. The API server calls it only when an
+// owner of a tenant creates a namespace, or changes its labels, annotations or owner references. So other
+// requests neither wait for the webhook nor fail while it is down.
 func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	scope := admissionregistrationv1.ClusterScope
 	rules := on(writes, "", "namespaces").RuleWithOperations
@@ -185,7 +184,7 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: WebhookName, Labels: labels(), Annotations: map[string]string{
-			"tenure.dev/title": "owners' namespaces are counted, and born with what their tenant's have",
+			"tenure.dev/title": "owners' namespaces are counted, and get the labels and annotations of their tenant",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:                    NamespaceWebhook,

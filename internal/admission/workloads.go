@@ -14,23 +14,21 @@ func optional(field string) string {
 	return posture + ".?" + strings.ReplaceAll(field, ".", ".?")
 }
 
-// permits returns CEL that is true if a field of type AllowedNames is unset or matches a
-// name.
+// permits returns CEL that is true if a field of type AllowedNames is unset or matches a name.
 func permits(field, name string) string {
 	names := optional(field)
 	return fmt.Sprintf("(!%[1]s.hasValue() || %[2]s)", names, permitsIfSet(field, name))
 }
 
-// permitsIfSet returns CEL that is true if a field of type AllowedNames is set and matches a
-// name.
+// permitsIfSet returns CEL that is true if a field of type AllowedNames is set and matches a name.
 func permitsIfSet(field, name string) string {
 	return fmt.Sprintf("(%[1]s.?allowed.orValue([]).exists(e, %[2]s) || %[1]s.?expression.hasValue() && (%[3]s).matches(%[1]s.expression.value()))",
 		optional(field), matchesName("e", "("+name+")"), name)
 }
 
-// selectedClasses are the lists of names in the TenantParameters, by the field of type
-// AllowedClasses whose selector selects them. The TenancyProfile has no such lists, so that
-// selectors allow nothing in a namespace without parameters.
+// selectedClasses maps a field of type AllowedClasses to the list in the TenantParameters with the classes
+// that the field's selector selects. The TenancyProfile has no such lists, so selectors allow nothing in a
+// namespace without parameters.
 var selectedClasses = map[string]string{
 	"workloads.priorityClasses": "priorityClasses",
 	"workloads.runtimeClasses":  "runtimeClasses",
@@ -62,14 +60,14 @@ func named(field string) string {
 	return fmt.Sprintf("(%[1]s.?allowed.orValue([]).map(p, string(p)) + (%[1]s.?expression.hasValue() ? ['names that match ' + %[1]s.expression.value()] : [])).join(', ')", optional(field))
 }
 
-// podSpec returns CEL for the spec of a Pod, or of the Pods that a controller creates from
-// the template of an object. It is empty if there is none.
+// podSpec returns CEL for the spec of a Pod, or of the Pods that a controller creates from the template of
+// an object. The spec is empty if there is none.
 func podSpec(object string) string {
 	return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?spec : %[1]s.?spec.?template.?spec.or(%[1]s.?spec.?jobTemplate.?spec.?template.?spec).or(%[1]s.?template.?spec)).orValue({})", object)
 }
 
-// ofPod returns CEL that is true if an expression about the specs p, the new one, and q, the
-// old one, holds. Without an old object, q is empty.
+// ofPod returns CEL that is true if an expression holds for the new spec p and the old spec q. Without an
+// old object, q is empty.
 func ofPod(expression string) string {
 	return fmt.Sprintf("[%s].all(p, [oldObject == null ? {} : %s].all(q, %s))", podSpec("object"), podSpec("oldObject"), expression)
 }
@@ -85,9 +83,8 @@ func imagesIn(spec string) string {
 	return fmt.Sprintf("(%s.map(c, c.?image.orValue('')) + %s.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue('')))", containersOf(spec), spec)
 }
 
-// repository returns CEL for the repository of an image, with its registry and without tag
-// and digest. An image without a registry belongs to Docker Hub, and without a user there to its
-// user library.
+// repository returns CEL for the repository of an image, with its registry and without tag and digest. An
+// image without a registry belongs to Docker Hub, and there, without a user, to the user library.
 func repository(image string) string {
 	full := namesRegistry("r") + " ? r : r.contains('/') ? 'docker.io/' + r : 'docker.io/library/' + r"
 	return fmt.Sprintf("[%s.split('@')[0]].map(r, r.lastIndexOf(':') > r.lastIndexOf('/') ? r.substring(0, r.lastIndexOf(':')) : r).map(r, %s)"+
@@ -102,10 +99,10 @@ func namesRegistry(image string) string {
 // registryExpression is the field with an expression for the names of registries.
 const registryExpression = "workloads.images.registryExpression"
 
-// fromRegistries returns CEL that is true if an image comes from an allowed repository. A
-// name with other characters than these could mean another registry to a container runtime. Most
-// images name their registry and match a pattern with * at its end alone, which the first part finds
-// without the name of the repository.
+// fromRegistries returns CEL that is true if an image comes from an allowed repository. A container runtime
+// could read a name with other characters than clean allows as another registry. The first part of the
+// expression is a shortcut that needs no repository name: most images name their registry and match a
+// pattern whose only * is at its end.
 func fromRegistries(image string) string {
 	const (
 		clean  = `^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
@@ -138,15 +135,15 @@ func given(toleration, list, element string) string {
 		" && %[1]s.?value.orValue('') == %[3]s.?value.orValue('') && %[1]s.?effect.orValue('') == %[3]s.?effect.orValue(''))", toleration, list, element)
 }
 
-// portsOfNode returns CEL for the ports that each container in the spec of a Pod opens on the
-// node: a list of lists, in which 0 is none. The API server sets hostPort in a Pod with the network of
-// the node, and not in a template.
+// portsOfNode returns CEL for the ports that each container in the spec of a Pod opens on the node: a list
+// of lists, in which 0 is no port. The API server sets hostPort in a Pod with the network of the node, but
+// not in a template.
 func portsOfNode(spec string) string {
 	return containersOf(spec) + ".map(c, c.?ports.orValue([]).map(n, n.?hostPort.orValue(" + spec + ".?hostNetwork.orValue(false) ? n.containerPort : 0)))"
 }
 
-// hostsOfProbes returns CEL for the hosts that the probes and lifecycle hooks of each container in the spec
-// of a Pod name: a list of lists. Without such a host, the kubelet connects to the Pod itself.
+// hostsOfProbes returns CEL for the hosts in the probes and lifecycle hooks of each container in the spec
+// of a Pod: a list of lists. Without such a host, the kubelet connects to the Pod itself.
 func hostsOfProbes(spec string) string {
 	var hosts []string
 	for _, handler := range []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle.?postStart", "lifecycle.?preStop"} {
@@ -157,8 +154,8 @@ func hostsOfProbes(spec string) string {
 	return fmt.Sprintf("%s.map(c, [%s].filter(h, h != ''))", containersOf(spec), strings.Join(hosts, ", "))
 }
 
-// inRanges returns CEL that is true if one of the ranges, an optional list of
-// [v1alpha1.PortRange], has a port.
+// inRanges returns CEL that is true if a port is in one of the ranges, an optional list of
+// [v1alpha1.PortRange].
 func inRanges(ranges, port string) string {
 	return fmt.Sprintf("%[1]s.orValue([]).exists(r, r.split('-').map(e, int(e)).exists(e, %[2]s >= e) && r.split('-').map(e, int(e)).exists(e, %[2]s <= e))", ranges, port)
 }
@@ -168,27 +165,27 @@ func portRanges(ranges string) string {
 	return "[" + ranges + ".orValue([]).map(r, string(r)).join(', ')].map(t, t == '' ? 'none' : t)[0]"
 }
 
-// affinityTerms returns CEL for the terms of the affinities to other Pods in the spec of a Pod: a list of
-// lists.
+// affinityTerms returns CEL for the terms of the affinities and anti-affinities to other Pods in the spec
+// of a Pod: a list of lists.
 func affinityTerms(spec string) string {
 	return fmt.Sprintf("[%[1]s.?affinity.?podAffinity, %[1]s.?affinity.?podAntiAffinity].filter(a, a.hasValue()).map(a, a.value().?requiredDuringSchedulingIgnoredDuringExecution.orValue([])"+
 		" + a.value().?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(w, w.podAffinityTerm))", spec)
 }
 
-// addressed is CEL that is true if a volume v of a Pod is storage outside of the cluster that the Pod
-// names by its address. Only the level restricted of Pod Security refuses such volumes, and no level those
-// of CSI drivers. The drivers for NFS, SMB, Azure Files and Azure Blob read the address in these attributes,
-// two of them without regard to case, and may mount it with an identity of the node.
+// addressed is CEL that is true if a volume v of a Pod is storage outside of the cluster that the Pod names
+// by its address. The Pod Security level restricted refuses such volumes, except volumes of CSI drivers,
+// which no level refuses. The drivers for NFS, SMB, Azure Files and Azure Blob read the address in these
+// attributes, two of them without regard to case, and may mount the volume with an identity of the node.
 const addressed = "(has(v.csi) && v.csi.?volumeAttributes.orValue({}).exists(k, k.lowerAscii() in ['server', 'source', 'share', 'sharename', 'containername', 'storageaccount', 'storageaccountname'])" +
 	" || has(v.nfs) || has(v.iscsi) || has(v.fc) || has(v.cephfs) || has(v.rbd) || has(v.glusterfs) || has(v.awsElasticBlockStore) || has(v.gcePersistentDisk)" +
 	" || has(v.azureDisk) || has(v.azureFile) || has(v.cinder) || has(v.vsphereVolume) || has(v.portworxVolume) || has(v.quobyte) || has(v.scaleIO) || has(v.storageos)" +
 	" || has(v.flexVolume) || has(v.flocker) || has(v.photonPersistentDisk))"
 
-// podCheck is an expression about the specs p and q of [ofPod], and the end of the message if it
-// is false: CEL that gives a string.
+// podCheck is CEL about the specs p and q of [ofPod] that must be true, and CEL for the end of the message
+// if it is false.
 type podCheck struct{ holds, message string }
 
-// fromPod returns CEL for the text to which an expression evaluates, with the specs p and q of [ofPod].
+// fromPod returns CEL for the text of an expression about the specs p and q of [ofPod].
 func fromPod(expression string) string {
 	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
 }
@@ -200,8 +197,8 @@ func scheduling() []podCheck {
 	tolerated := fmt.Sprintf("(t.?key.orValue('').startsWith('node.kubernetes.io/') || t in q.?tolerations.orValue([]) || %s.orValue([]).exists(k, %s) || %s)",
 		tolerations, matchesName("k", "t.?key.orValue('')"), given("t", nodeTolerations+".orValue([])", "k"))
 	hostPorts := optional("workloads.hostPorts")
-	// The scheduler keeps every Pod that a term of an anti-affinity selects from the nodes of the Pod
-	// with the term, so that without namespaces of its own it selects the Pods of others.
+	// The scheduler keeps all Pods that an anti-affinity term selects off the nodes of the Pod with the
+	// term. So a term may select Pods of its own namespace only.
 	const foreign = "(has(t.namespaceSelector) || t.?namespaces.orValue([]).exists(n, n != request.namespace))"
 	wrongVolumes := "p.?volumes.orValue([]).filter(v, " + addressed + " && !(v in q.?volumes.orValue([])))"
 	wrongClasses := "p.?volumes.orValue([]).filter(v, has(v.ephemeral) && !(v in q.?volumes.orValue([]))).map(v, v.ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue(''))" +
@@ -253,8 +250,8 @@ func scheduling() []podCheck {
 	}
 }
 
-// limits returns the checks of nodes, tokens and runtime classes. Each holds for all Pods of a
-// tenant whose parameters do not limit workloads.
+// limits returns the checks of node selectors, tokens and runtime classes. Every Pod passes them if the
+// tenant's parameters do not limit workloads.
 func limits() []podCheck {
 	return []podCheck{
 		{
@@ -263,7 +260,7 @@ func limits() []podCheck {
 		},
 		{
 			optional("workloads.automountTokens") + ".orValue('') != '" + v1alpha1.AutomountForbidden + "' || p.?automountServiceAccountToken.orValue(true) == false || oldObject != null && p.?automountServiceAccountToken == q.?automountServiceAccountToken",
-			"'mount a token of its account unasked: set spec.automountServiceAccountToken to false'",
+			"'mount a token of its account automatically: set spec.automountServiceAccountToken to false'",
 		},
 		{
 			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permitsClass("workloads.runtimeClasses", "p.runtimeClassName"),
@@ -272,8 +269,8 @@ func limits() []podCheck {
 	}
 }
 
-// tenantImages returns the checks of images. Like the checks of [limits], they hold for all Pods of a
-// tenant whose parameters do not limit workloads. An image that the old object has may stay.
+// tenantImages returns the checks of images. Like the checks of [limits], every Pod passes them if the
+// tenant's parameters do not limit workloads. An update may keep an image of the old object.
 func tenantImages() []podCheck {
 	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
 	expression := optional(registryExpression)
@@ -285,7 +282,7 @@ func tenantImages() []podCheck {
 	unlisted, unlistedImages := added(fromRegistries("i"))
 	undigested, undigestedImages := added(digest)
 	nameless, namelessImages := added(namesRegistry("i"))
-	// A container whose image and pull policy are those of before may stay, whatever else of it changes.
+	// A container with unchanged image and pull policy is allowed, whatever else of it changes.
 	pullPolicies := "(" + containersOf("p") + ".filter(c, !" + containersOf("q") + ".exists(o, o.name == c.name && o.?image == c.?image && o.?imagePullPolicy == c.?imagePullPolicy)).map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image) && !(v in q.?volumes.orValue([]))).map(v, v.image.?pullPolicy.orValue('')))"
 	return []podCheck{
 		{
@@ -308,9 +305,9 @@ func tenantImages() []podCheck {
 	}
 }
 
-// workloads returns the rule about the images, classes, schedulers and nodes of Pods.
-// Controllers of Kubernetes create the Pods of tenants' workloads, so the rule checks their
-// Pods too, and not the templates that they write.
+// workloads returns the rule about the images, classes, schedulers, volumes, probes and nodes of Pods.
+// Controllers of Kubernetes create the Pods of tenants' workloads, so the rule also checks Pods that they
+// create. It does not check templates that they write.
 func workloads() Rule {
 	r := Rule{
 		Name: Prefix + "workloads", Rows: []string{"W6", "W7", "W10", "W11"},
@@ -335,10 +332,10 @@ func workloads() Rule {
 	return r
 }
 
-// reachingAnnotations is a regular expression for the annotations of Pods with which a network plugin
-// takes an address or a network for the Pod, an agent of the node gives the Pod a role in a cloud, a
-// container runtime gives it a device, or a controller publishes its address under a host. The names are
-// those of the documentation of Multus, Calico, Cilium, Antrea, Kube-OVN, OVN-Kubernetes, the plugin of AWS,
+// reachingAnnotations is a regular expression for the annotations of Pods that give a Pod something beyond
+// the tenant: an address or a network from a network plugin, a role in a cloud from an agent of the node, a
+// device from a container runtime, or a host under which a controller publishes its address. The names come
+// from the documentation of Multus, Calico, Cilium, Antrea, Kube-OVN, OVN-Kubernetes, the plugin of AWS,
 // GKE, kiam, kube2iam, CRI-O, CDI, external-dns and kOps.
 const reachingAnnotations = "^(k8s[.]v1[.]cni[.]cncf[.]io/networks|v1[.]multus-cni[.]io/default-network" +
 	"|cni[.]projectcalico[.]org/(ipAddrs|ipAddrsNoIpam|floatingIPs|hwAddr|ipv4pools|ipv6pools|[aA]llowedSourcePrefixes)" +
@@ -346,8 +343,8 @@ const reachingAnnotations = "^(k8s[.]v1[.]cni[.]cncf[.]io/networks|v1[.]multus-c
 	"|vpc[.]amazonaws[.]com/.*|networking[.]gke[.]io/(interfaces|default-interface)|iam[.]amazonaws[.]com/.*|io[.]kubernetes[.]cri-o[.]Devices|devices[.]crio[.]io(/.*)?|cdi[.]k8s[.]io/.*" +
 	"|dns[.]alpha[.]kubernetes[.]io/(external|internal)|external-dns[.]alpha[.]kubernetes[.]io/(internal-)?hostname)$"
 
-// ownNetworks is CEL that is true if the annotation k in the annotations a of a Pod names networks of the
-// Pod's namespace, without addresses: NAME or NAMESPACE/NAME, with commas.
+// ownNetworks is CEL that is true if the annotation k in the annotations a of a Pod names only networks of
+// the Pod's namespace, without addresses: NAME or NAMESPACE/NAME, separated by commas.
 const ownNetworks = "(k == 'k8s.v1.cni.cncf.io/networks' && a[k].split(',').all(n, n.trim().matches('^(' + request.namespace + '/)?[a-z0-9][a-z0-9.-]*(@[a-z0-9]+)?$')))"
 
 // podAnnotationsOf returns CEL for a list of the annotations of a Pod, or of the Pods that a controller
@@ -357,9 +354,8 @@ func podAnnotationsOf(object string) string {
 		" : [%[1]s.?spec.?template.?metadata.?annotations, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?annotations, %[1]s.?template.?metadata.?annotations].map(a, a.orValue({})))", object)
 }
 
-// podAnnotations returns the rule about annotations of Pods with which a tenant reaches networks, addresses,
-// roles, devices and hosts that are not its own. Controllers of the platform write some of them into Pods that
-// exist.
+// podAnnotations returns the rule about annotations of Pods by which a tenant reaches networks, addresses,
+// roles, devices and hosts of others. Controllers of the platform write some of them into existing Pods.
 func podAnnotations() Rule {
 	const creation = "request.resource.resource == 'pods' && request.operation == 'CREATE'"
 	reaching := podAnnotationsOf("object") + ".map(a, a.filter(k, k.matches('" + reachingAnnotations + "') && !" + ownNetworks +

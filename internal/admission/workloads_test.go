@@ -629,7 +629,7 @@ func nodesAndTokens(t *testing.T, admin client.Client, restConfig *rest.Config) 
 		"a toleration of another value":               {head + nodes + ", " + silent + ", tolerations: [{key: pool, value: other}]}}", "must not tolerate taints pool (allowed: node.kubernetes.io/*, pool=pinned, spot)"},
 		"a toleration of every value":                 {head + nodes + ", " + silent + ", tolerations: [{key: pool, operator: Exists}]}}", "must not tolerate taints pool"},
 		"a toleration of every effect":                {head + nodes + ", " + silent + ", tolerations: [{key: spot, operator: Exists}]}}", "must not tolerate taints spot"},
-		"a token":                                     {head + nodes + "}}", "must not mount a token of its account unasked: set spec.automountServiceAccountToken to false"},
+		"a token":                                     {head + nodes + "}}", "must not mount a token of its account automatically: set spec.automountServiceAccountToken to false"},
 		"a token by name":                             {head + nodes + ", automountServiceAccountToken: true}}", "must not mount a token"},
 		"a template without nodes":                    {set + silent + "}}}}", ""},
 		"a template with other nodes":                 {set + silent + ", nodeSelector: {pool: other}}}}}", "Deployment x must not run on nodes of others"},
@@ -721,8 +721,9 @@ func secondIngressClass(t *testing.T, tenant client.Client) {
 	}
 }
 
-// Controllers of Kubernetes create Pods and claims for tenants, so the limits hold for these.
-// Controllers of the platform create Services and Ingresses as the platform.
+// controllers checks the requests of controllers. Controllers of Kubernetes create Pods and claims for
+// tenants, so the limits apply to these. Controllers of the platform create Services and Ingresses as the
+// platform.
 func controllers(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
 	replicas := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
@@ -758,8 +759,8 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 	}
 }
 
-// chosenAddresses creates Services with an address of the tenant's choice, and applies an existing one with its
-// own, as manifests have it that somebody read from a cluster.
+// chosenAddresses creates Services with an address that the tenant chose, and applies an existing Service
+// with its own address, as in a manifest that was exported from a cluster.
 func chosenAddresses(t *testing.T, admin, tenant client.Client) {
 	t.Helper()
 	const head, spec = "apiVersion: v1, kind: Service, metadata: {namespace: limited, name: ", "ports: [{port: 80}]"

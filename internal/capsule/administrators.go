@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// administrators adds the administrators of the CapsuleConfiguration to the owners, so that they
-// create, change and delete namespaces of the tenant by the same rules as its owners. An owner who
-// is an administrator too has the roles of both. It omits the administrators that cannot own a Tenant,
-// which [Check] reports.
+// administrators adds the administrators of the CapsuleConfiguration to the owners, so that they create,
+// change and delete namespaces of the tenant by the same rules as its owners. An owner who is also an
+// administrator has the roles of both. It omits the administrators that cannot own a Tenant, which [Check]
+// reports.
 func (t *translation) administrators(c *v1beta2.CapsuleConfiguration) {
 	if c == nil {
 		return

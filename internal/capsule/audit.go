@@ -16,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Request is an admission request that the rules of a Tenant of Capsule apply to.
+// Request is an admission request to which the rules of a Capsule Tenant apply.
 type Request struct {
 	User   string
 	Groups []string
-	// Object is the object with its kind, and Old the object before an update; nil otherwise.
+	// Object is the object with its kind. Old is the object before an update, and nil for other requests.
 	Object, Old *unstructured.Unstructured
 }
 
-// checkedValue is a value of an object that rules match, and its path.
+// checkedValue is a value of an object that rules check, with its path.
 type checkedValue struct {
 	value, path string
 	// key is the key of a label or annotation, and target the use of an image, such as a container.
@@ -33,21 +33,22 @@ type checkedValue struct {
 
 // auditedPart is a part of the rules: the values that it checks, and how an entry matches a value.
 type auditedPart struct {
-	// name begins the message, and kind is the word before rule in it.
+	// name is the beginning of the message, and kind is the word before rule in it.
 	name, kind string
-	// empty is true if an empty value counts as a value; otherwise it counts as a missing value.
+	// empty is set if an empty value counts as a value; otherwise it counts as a missing value.
 	empty  bool
 	values func(o *unstructured.Unstructured) []checkedValue
 	// matches returns the text of the entry that matches the value, or "".
 	matches func(e *ruleEnforcement, v checkedValue) string
-	// lists reports whether the rule has entries about the value; nil for metadata, which [Refusals] leaves out.
+	// lists reports whether the rule has entries about the value. It is nil for metadata, which [Refusals]
+	// omits.
 	lists func(e *ruleEnforcement, v checkedValue) bool
-	// unlisted is a value that is allowed without an entry for it; "" if there is none.
+	// unlisted is a value that needs no entry to be allowed; "" if there is none.
 	unlisted string
 }
 
-// NeedsWebhook reports whether a Tenant has rules that the webhook for rules carries out: those
-// with the action audit, and those with default or managed metadata or with policies for resources.
+// NeedsWebhook reports whether a Tenant has rules that the webhook for rules implements: rules with the
+// action audit, and rules with default or managed metadata or with policies for resources.
 func NeedsWebhook(tenant *v1beta2.Tenant) bool {
 	return slices.ContainsFunc(tenant.Spec.Rules, func(raw v1beta2.Unknown) bool {
 		rule, err := decodeRule(raw.Raw)
@@ -68,14 +69,14 @@ func defaults(rules map[string]ruleMetadata) map[string]string {
 	return values
 }
 
-// covers reports whether a rule about metadata is about a kind.
+// covers reports whether a rule about metadata covers a kind.
 func (m *metadataRule) covers(group, version, kind string) bool {
 	return slices.ContainsFunc(m.Kinds, func(k string) bool { return star(k, kind) }) && ofGroup(m.APIGroups, group, version)
 }
 
-// Audit returns a message for each value of an object that a rule with the action audit matches.
-// An update has messages for the values that it changes only. Rules that cannot be decoded have
-// none: they are never written.
+// Audit returns a message for each value of an object that a rule with the action audit matches. For an
+// update it returns messages only about the changed values. It ignores rules that cannot be decoded, which
+// the manager never writes.
 func Audit(status *v1beta2.RuleStatusStatus, r Request) []string {
 	var messages []string
 	for i := range status.Rules {
@@ -136,8 +137,8 @@ func speaksTo(rule *tenantRule, audiences []v1beta2.RuleAudience, r Request) boo
 	return false
 }
 
-// auditedParts returns the parts of rules that are about objects of the kind, with the paths and
-// names of the refusals of the API server.
+// auditedParts returns the parts of rules that cover objects of the kind, with the paths and names in the
+// API server's refusals.
 func auditedParts(o *unstructured.Unstructured) []auditedPart {
 	parts := []auditedPart{metadataPart(o, "label", "labels"), metadataPart(o, "annotation", "annotations")}
 	kind := o.GroupVersionKind().GroupKind().String()
@@ -208,8 +209,8 @@ func ofGroup(groups []string, group, version string) bool {
 	})
 }
 
-// star reports whether an expression in which a * that follows no dot stands for any characters
-// matches a text.
+// star reports whether an expression, in which an * that follows no dot matches any characters, matches a
+// text.
 func star(expression, text string) bool {
 	r, err := regexp.Compile("^(?:" + strings.ReplaceAll(strings.ReplaceAll(expression, ".*", "*"), "*", ".*") + ")$")
 	return err == nil && r.MatchString(text)
@@ -234,7 +235,7 @@ func (e ruleExpression) matches(value string) bool {
 	return hit != e.Negate
 }
 
-// String returns the expression as the refusals of the API server have it.
+// String returns the expression in the form of the API server's refusals.
 func (e ruleExpression) String() string {
 	not := map[bool]string{true: "not "}[e.Negate]
 	var parts []string
@@ -247,8 +248,8 @@ func (e ruleExpression) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// convert converts an object to its type. The API server has decoded the object already, so a conversion
-// does not fail; if it did, the object would have no values.
+// convert converts an object to its type. The API server has already decoded the object, so the conversion
+// cannot fail; if it failed, the object would have no values.
 func convert[T any](o *unstructured.Unstructured) *T {
 	out := new(T)
 	content, err := o.MarshalJSON()
@@ -279,7 +280,7 @@ func podParts() []auditedPart {
 			},
 		},
 		{
-			// The API server gives this scheduler to Pods that name none.
+			// The API server writes this scheduler into Pods that name no scheduler.
 			name: "scheduler", kind: "namespace", unlisted: corev1.DefaultSchedulerName,
 			values: func(o *unstructured.Unstructured) []checkedValue {
 				return []checkedValue{{value: convert[corev1.Pod](o).Spec.SchedulerName, path: "spec.schedulerName"}}
@@ -327,8 +328,8 @@ func images(pod *corev1.Pod) []checkedValue {
 	return all
 }
 
-// qosClass returns the QoS class that the API server gives a Pod. It sets the class after the
-// webhooks for changes have seen the Pod.
+// qosClass returns the QoS class that the API server gives a Pod. The API server sets the class after the
+// mutating webhooks.
 func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -425,7 +426,7 @@ func serviceParts() []auditedPart {
 	}
 }
 
-// network returns the network that contains an address or a network, or "".
+// network returns the network in a list that contains an address or a network, or "".
 func network(all []string, value string) string {
 	inner, err := netip.ParsePrefix(value)
 	if address, parsed := netip.ParseAddr(value); parsed == nil {
@@ -442,8 +443,8 @@ func network(all []string, value string) string {
 	return ""
 }
 
-// hostPart is about the hosts of Ingresses, Routes, Gateways and the routes of Gateway API. An
-// empty host stands for all hosts, which an audit reports.
+// hostPart returns the part about the hosts of Ingresses, Routes, Gateways and the routes of Gateway API.
+// An empty host stands for all hosts, which an audit reports.
 func hostPart(kind string) auditedPart {
 	return auditedPart{
 		name: "ingress hostname", kind: "namespace", empty: true,

@@ -1,11 +1,10 @@
-// Package capsule translates the objects of Capsule (capsule.clastix.io) into objects of
-// Tenure. It is pure: it reads no cluster and writes nothing.
+// Package capsule translates the objects of Capsule (capsule.clastix.io) into objects of Tenure. Its
+// functions are pure: they neither read a cluster nor write to it.
 //
-// Each field of Capsule has a [State]; [Fields] lists them, and docs/reference/capsule.md is
-// generated from the list. If a Tenant restricts its owners with a field that Tenure cannot
-// enforce, the translation refuses the whole Tenant. The platform admin can accept such a
-// field by name with the annotation [AcceptAnnotation]. The translation never grants more than
-// Capsule's Tenant does.
+// Each field of Capsule has a [State]; [Fields] lists them, and docs/reference/capsule.md is generated from
+// the list. If a Tenant restricts its owners with a field that Tenure cannot enforce, the translation
+// refuses the whole Tenant. The platform admin can accept such a field by name with the annotation
+// [AcceptAnnotation]. The translation never grants more than Capsule's Tenant does.
 package capsule
 
 import (
@@ -19,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AcceptAnnotation is the annotation of a Tenant or CapsuleConfiguration of Capsule that lists
-// accepted fields, separated by commas. Tenure does not enforce these fields. An entry covers
-// the field and all fields below it.
+// AcceptAnnotation is the annotation of a Capsule Tenant or CapsuleConfiguration that lists accepted
+// fields, separated by commas. Tenure does not enforce these fields. An entry covers the field and all
+// fields below it.
 const AcceptAnnotation = "tenure.dev/accept-unenforced"
 
 // Names of cluster roles.
@@ -39,7 +38,7 @@ const (
 
 // Input is the input of [Translate].
 type Input struct {
-	// Tenant is the Tenant of Capsule.
+	// Tenant is the Capsule Tenant.
 	Tenant *v1beta2.Tenant
 	// Configuration is the CapsuleConfiguration named default; nil if there is none.
 	Configuration *v1beta2.CapsuleConfiguration
@@ -72,13 +71,13 @@ type Result struct {
 	// Notes describe the fields that Tenure does not honour exactly, in the order of the fields in
 	// the Tenant.
 	Notes []Note
-	// Administrators are the owners in Spec that are administrators of the CapsuleConfiguration
-	// only. Capsule does not count them as owners.
+	// Administrators are the owners in Spec that are only administrators of the CapsuleConfiguration.
+	// Capsule does not count them as owners.
 	Administrators []v1alpha1.Owner
 }
 
-// Role returns the ClusterRole that Tenure grants for a ClusterRole of a Capsule Tenant:
-// tenure-tenant for cluster-admin, otherwise the same one.
+// Role returns the ClusterRole that Tenure grants for a ClusterRole of a Capsule Tenant: tenure-tenant for
+// cluster-admin, and otherwise the same ClusterRole.
 func Role(name string) string {
 	if name == roleClusterAdmin {
 		return roleTenant
@@ -97,7 +96,7 @@ func pick(notes []Note, states ...State) []Note {
 	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool { return !slices.Contains(states, n.State) })
 }
 
-// Translate translates a Tenant of Capsule.
+// Translate translates a Capsule Tenant.
 func Translate(in Input) Result {
 	t := translation{tenant: in.Tenant}
 	t.name()
@@ -131,8 +130,8 @@ func (t *translation) note(state State, field, format string, args ...any) {
 	t.notes = append(t.notes, Note{Field: field, State: state, Message: fmt.Sprintf(format, args...)})
 }
 
-// accept changes the state of accepted fields from Unenforced to Reported. To the messages of
-// other unenforced fields it adds how to accept them.
+// accept changes the state of accepted fields from Unenforced to Reported. It appends instructions for
+// accepting a field to the messages of the other unenforced fields.
 func (t *translation) accept(annotations map[string]string, kind string) {
 	fields := list(annotations[AcceptAnnotation])
 	for i, n := range t.notes {
@@ -155,7 +154,7 @@ func below(path, field string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// list splits a list at its commas and trims the spaces of the items.
+// list splits a text at its commas and trims the spaces of the items.
 func list(text string) []string {
 	var all []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -166,7 +165,7 @@ func list(text string) []string {
 	return all
 }
 
-// name checks that a Tenant of Tenure can have the name.
+// name checks that the name of the Tenant is valid for a Tenant of Tenure.
 func (t *translation) name() {
 	if problems := validation.IsDNS1123Label(t.tenant.Name); len(problems) > 0 {
 		t.note(Refused, "metadata.name", "a Tenant of Tenure cannot have this name: %s", problems[0])
@@ -217,7 +216,7 @@ func (t *translation) quotas() {
 	}
 }
 
-// quotaOfRule begins the names of the quotas that spec.rules has.
+// quotaOfRule is the prefix of the names of the quotas in spec.rules.
 const quotaOfRule = "capsule-rule-"
 
 // Maximum lengths in the CRD of Tenure's Tenant.

@@ -13,9 +13,9 @@ import (
 // systemPrefix is the prefix of the names of the PriorityClasses of Kubernetes.
 const systemPrefix = "system-"
 
-// AllowedClasses returns the names of the classes that a list of a Tenant allows, sorted. A list
-// without any entry, and none, allow all classes. A selector or an expression that is not valid
-// allows nothing: [Translate] refuses the Tenant.
+// AllowedClasses returns the sorted names of the classes that a list of a Tenant allows. A nil list and a
+// list without entries allow all classes. An invalid selector or expression allows no class: [Translate]
+// refuses the Tenant.
 func AllowedClasses(list *v1beta2.SelectorAllowedList, classes []metav1.PartialObjectMetadata) []string {
 	allowed := allows(list)
 	var names []string
@@ -28,8 +28,8 @@ func AllowedClasses(list *v1beta2.SelectorAllowedList, classes []metav1.PartialO
 	return names
 }
 
-// AllowedPriorityClasses is [AllowedClasses] for PriorityClasses. Those of Kubernetes are allowed
-// by name only, as the TenancyProfile's default says.
+// AllowedPriorityClasses is [AllowedClasses] for PriorityClasses. It allows Kubernetes' own PriorityClasses
+// only by name, like the default of the TenancyProfile.
 func AllowedPriorityClasses(list *v1beta2.SelectorAllowedList, classes []metav1.PartialObjectMetadata) []string {
 	return slices.DeleteFunc(AllowedClasses(list, classes), func(name string) bool {
 		return strings.HasPrefix(name, systemPrefix) && (list == nil || !slices.Contains(list.Allowed, name))

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 )
 
-// configurationKind precedes the paths of fields of a CapsuleConfiguration.
+// configurationKind is the prefix of the paths of fields of a CapsuleConfiguration.
 const configurationKind = "CapsuleConfiguration "
 
 // Check returns notes about a CapsuleConfiguration. [Translate] reads its forceTenantPrefix and

@@ -14,22 +14,24 @@ const (
 	// quotaAnnotation is the domain of annotations of a Tenant that bound the number of custom
 	// resources of a kind, such as quota.resources.capsule.clastix.io/mysqls.example.com_v1: "3".
 	quotaAnnotation = "quota.resources.capsule.clastix.io"
-	// usedAnnotation is the domain of annotations in which the manager writes how many there are.
+	// usedAnnotation is the domain of annotations in which the manager writes the number of existing
+	// objects.
 	usedAnnotation = "used.resources.capsule.clastix.io"
 	// CustomQuota is the name of the quota with these bounds.
 	CustomQuota = "capsule-custom"
 )
 
-// CustomResource is a kind of which an annotation bounds the number of objects in the tenant.
+// CustomResource is a kind of custom resource. An annotation bounds the number of its objects in the
+// tenant.
 type CustomResource struct {
-	// Counted is its name in a ResourceQuota, such as count/mysqls.example.com.
+	// Counted is the name of the kind in a ResourceQuota, such as count/mysqls.example.com.
 	Counted corev1.ResourceName
 	// Used is the key of the annotation with the number of objects.
 	Used string
 }
 
-// CustomResourceOf returns the kind that an annotation bounds, and false if the key is not the key of
-// such an annotation.
+// CustomResourceOf returns the kind that the annotation with this key bounds. It returns false if the key
+// belongs to another annotation.
 func CustomResourceOf(key string) (CustomResource, bool) {
 	name, ok := strings.CutPrefix(key, quotaAnnotation+"/")
 	kind, version, versioned := strings.Cut(name, "_")
@@ -40,8 +42,8 @@ func CustomResourceOf(key string) (CustomResource, bool) {
 	return CustomResource{Counted: corev1.ResourceName("count/" + kind), Used: usedAnnotation + "/" + name}, true
 }
 
-// customQuota translates an annotation that bounds the number of custom resources. A quota counts
-// the objects of a kind in all versions, so the lowest bound of a kind applies.
+// customQuota translates an annotation that bounds the number of custom resources. A quota counts the
+// objects of all versions of a kind, so the lowest bound of a kind applies.
 func (t *translation) customQuota(field, key string) {
 	kind, ok := CustomResourceOf(key)
 	count, err := strconv.ParseUint(t.tenant.Annotations[key], 10, 31)

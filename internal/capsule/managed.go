@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// unmanagedKinds are the kinds of objects that the webhook for rules does not see: the manager may not
-// read Secrets, and the others are frequent or the manager's. The policy tenure-capsule-managed leaves
-// them out, too.
+// unmanagedKinds are the kinds that the webhook for rules does not receive: the manager may not read
+// Secrets, and the other kinds are frequent, or the manager writes them. The policy tenure-capsule-managed
+// excludes them, too.
 var unmanagedKinds = []string{"Secret", "Event", "Lease", "Endpoints", "EndpointSlice", "RuleStatus", "TenantParameters"}
 
 // managedEntry is a label or annotation that a rule manages.
@@ -26,8 +26,8 @@ type managedEntry struct {
 	part, key, value string
 }
 
-// managedMetadata checks the managed labels and annotations of a metadata rule, and translates those of
-// namespaces: the manager gives them to the namespaces, and the webhook for namespaces to new ones.
+// managedMetadata checks the managed labels and annotations of a metadata rule, and translates those for
+// namespaces: the manager sets them on existing namespaces, and the webhook for namespaces on new ones.
 func (t *translation) managedMetadata(field string, rule *tenantRule, m *metadataRule) {
 	labels, annotations := managed(m.Labels), managed(m.Annotations)
 	if len(labels)+len(annotations) == 0 {
@@ -62,7 +62,7 @@ func (t *translation) managedMetadata(field string, rule *tenantRule, m *metadat
 	content, err := json.Marshal(m)
 	switch {
 	case err != nil || isTemplate(string(content)):
-		// ruleMetadata notes it.
+		// ruleMetadata adds the note.
 	case len(rule.Audience) > 0:
 		t.unenforced(field, "managed metadata of namespaces does not depend on the user who creates the namespace: leave out the audience")
 	case len(t.spec.Namespaces.Selected) >= maxSelected:
@@ -72,8 +72,9 @@ func (t *translation) managedMetadata(field string, rule *tenantRule, m *metadat
 	}
 }
 
-// managedTwice refuses two rules that give one label or annotation of an object two values, in the same
-// namespaces and for the same users. Of rules for other namespaces or users, the last one decides.
+// managedTwice refuses two rules that give the same label or annotation of an object different values, in
+// the same namespaces and for the same users. Of rules for different namespaces or users, the last one
+// decides.
 func (t *translation) managedTwice() {
 	var before []managedEntry
 	for i := range t.tenant.Spec.Rules {
@@ -104,7 +105,7 @@ func (e managedEntry) contradicts(other managedEntry) bool {
 		overlap(e.of.Kinds, other.of.Kinds, star) && overlap(groupsOf(e.of), groupsOf(other.of), coversGroup)
 }
 
-// overlap reports whether an entry of one list covers one of the other list.
+// overlap reports whether an entry of one list covers an entry of the other list.
 func overlap(one, other []string, covers func(string, string) bool) bool {
 	return slices.ContainsFunc(one, func(a string) bool {
 		return slices.ContainsFunc(other, func(b string) bool { return covers(a, b) || covers(b, a) })
@@ -118,7 +119,7 @@ func groupsOf(m *metadataRule) []string {
 	return m.APIGroups
 }
 
-// coversGroup reports whether a group of a rule, which may have a version, contains another one.
+// coversGroup reports whether a group of a rule, which may have a version, contains another group.
 func coversGroup(one, other string) bool {
 	if one == "*" {
 		return true
@@ -141,8 +142,9 @@ func managed(rules map[string]ruleMetadata) map[string]string {
 	return values
 }
 
-// SetMetadata gives an object the managed labels and annotations of the rules, and a new object the
-// default ones that it does not have. It reports whether it changed the object. The last rule wins.
+// SetMetadata gives an object the managed labels and annotations of the rules. A new object also gets the
+// default labels and annotations that it does not have. The last rule wins. SetMetadata reports whether it
+// changed the object.
 func SetMetadata(status *v1beta2.RuleStatusStatus, r Request) bool {
 	var setLabels, setAnnotations metadataValues
 	group, version, kind := r.Object.GroupVersionKind().Group, r.Object.GroupVersionKind().Version, r.Object.GetKind()
@@ -182,7 +184,7 @@ func (v *metadataValues) add(rules map[string]ruleMetadata) {
 	maps.Copy(v.managed, managed(rules))
 }
 
-// applied returns the labels or annotations of an object with the values, and whether they differ.
+// applied returns the labels or annotations of an object with the values, and reports whether they changed.
 func (v *metadataValues) applied(have map[string]string, isNew bool) (map[string]string, bool) {
 	out := map[string]string{}
 	if isNew {

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// tenantVariable and namespaceVariable are the variables of Capsule's templates for the names of
-// the tenant and of the namespace.
+// tenantVariable and namespaceVariable are the variables in Capsule's templates for the names of the tenant
+// and of the namespace.
 var (
 	tenantVariable    = regexp.MustCompile(`\{\{ *tenant[.]name *\}\}`)
 	namespaceVariable = regexp.MustCompile(`\{\{ *namespace *\}\}`)
 )
 
-// expand returns a value of metadata with the name of the tenant in the place of its variable.
+// expand returns a metadata value in which the name of the tenant replaces its variable.
 func (t *translation) expand(value string) string {
 	return tenantVariable.ReplaceAllLiteralString(value, t.tenant.Name)
 }
@@ -37,8 +37,8 @@ func templated(m *v1beta2.Metadata) bool {
 	return false
 }
 
-// selectedMetadata translates labels and annotations of some of the namespaces, or with values that depend
-// on the namespace.
+// selectedMetadata translates labels and annotations that apply to some of the namespaces, or with values
+// that depend on the namespace.
 func (t *translation) selectedMetadata(field string, entry *v1beta2.SelectedMetadata) {
 	out := v1alpha1.SelectedMetadata{Selector: entry.NamespaceSelector.DeepCopy()}
 	if entry.NamespaceSelector != nil {
@@ -76,10 +76,10 @@ func (t *translation) selectedMetadata(field string, entry *v1beta2.SelectedMeta
 	}
 }
 
-// onlyVariables is the note about other templates.
+// onlyVariables is the message about other templates.
 const onlyVariables = "of templates only {{ tenant.name }} and {{ namespace }} are understood"
 
-// selectedLabel reports whether a label can be kept, and notes why not.
+// selectedLabel reports whether a label is accepted, and otherwise adds a note with the reason.
 func (t *translation) selectedLabel(field, key, value string) bool {
 	switch {
 	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(namespaceVariable.ReplaceAllLiteralString(value, "x"))) > 0:
@@ -100,11 +100,11 @@ func (t *translation) selectedLabel(field, key, value string) bool {
 	return false
 }
 
-// levels are the levels of Pod Security, from the one that allows most.
+// levels are the Pod Security levels, the least restrictive first.
 var levels = []string{"privileged", "baseline", "restricted"}
 
-// selectedLevel notes a level of Pod Security below restricted for some of the namespaces. They keep the level of
-// all of the tenant's namespaces, unless that allows more.
+// selectedLevel adds a note about a Pod Security level below restricted for some of the namespaces. They
+// keep the level of all of the tenant's namespaces, unless that level allows more.
 func (t *translation) selectedLevel(field, value string) {
 	all := t.spec.Namespaces.PodSecurity
 	switch level := slices.Index(levels, value); {
@@ -128,8 +128,8 @@ func with(m map[string]string, key, value string) map[string]string {
 // maxMetadataExpression is the maximum length of [v1alpha1.Expression].
 const maxMetadataExpression = 256
 
-// oneExpression returns an expression that matches what either of two matches; have may be empty.
-// It notes an expression that is too long.
+// oneExpression returns an expression that matches every text that one of two expressions matches; have may
+// be empty. It adds a note about an expression that is too long.
 func (t *translation) oneExpression(have, regex, field string) v1alpha1.Expression {
 	if have != "" && have != regex {
 		regex = "(?:" + have + ")|(?:" + regex + ")"

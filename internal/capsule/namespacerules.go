@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// reservedMetadata are the names of labels and annotations that Capsule keeps for itself.
+// reservedMetadata matches the names of labels and annotations that Capsule reserves for itself.
 var reservedMetadata = regexp.MustCompile(`(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io`)
 
-// NamespaceRefusal returns why a rule about metadata refuses a new namespace of an owner, or "". The
-// policy tenure-capsule-namespaces decides the same, after the webhook has reserved the name.
+// NamespaceRefusal returns the reason why a rule about metadata refuses a new namespace of an owner, or "".
+// The policy tenure-capsule-namespaces makes the same decision, after the webhook has reserved the name.
 func NamespaceRefusal(tenant *v1beta2.Tenant, ns *corev1.Namespace, user string, groups []string) string {
-	// The policy takes the custom audiences that contain all owners from the right to own the tenant.
+	// For the custom audiences that contain all owners, the policy checks the right to own the tenant.
 	audiences := []v1beta2.RuleAudience{{Name: audienceUsers, Users: []string{user}}, {Name: audienceOwners, Users: []string{user}}}
 	var all []namespaceRule
 	for i := range tenant.Spec.Rules {
@@ -62,14 +62,15 @@ func NamespaceRefusal(tenant *v1beta2.Tenant, ns *corev1.Namespace, user string,
 	return ""
 }
 
-// namespaceRule is what one rule says about the labels and annotations of namespaces.
+// namespaceRule is the part of a rule about the labels and annotations of namespaces.
 type namespaceRule struct {
 	allows, audits      bool
 	labels, annotations []map[string]ruleMetadata
 }
 
-// missingMetadata says which name a rule requires that no value has. A name with a default gets
-// it after the webhook, and the Tenant sets a managed one.
+// missingMetadata returns the refusal of a namespace without a value for a required name, or "". It skips
+// names with a default value, which is set after the webhook, and with a managed value, which the Tenant
+// sets.
 func missingMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ruleMetadata, word string, values map[string]string) string {
 	for _, r := range all {
 		for _, entries := range of(r) {
@@ -84,8 +85,8 @@ func missingMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ru
 	return ""
 }
 
-// wrongMetadata says which value a rule denies, or that none of the lists of allowed values has it.
-// The last rule that matches decides.
+// wrongMetadata returns the refusal of a value that a rule denies or that no list of allowed values
+// contains, or "". The last rule that matches decides.
 func wrongMetadata(all []namespaceRule, of func(namespaceRule) []map[string]ruleMetadata, word, key, value string) string {
 	if reservedMetadata.MatchString(key) || isManaged(all, of, key, value) {
 		return ""
@@ -124,7 +125,7 @@ func isManaged(all []namespaceRule, of func(namespaceRule) []map[string]ruleMeta
 	return last != nil && *last == value
 }
 
-// entriesFor returns the values that a rule has for a name. A rule that denies a name without values
+// entriesFor returns the entries of a rule for a name. A rule that denies a name and has no values for it
 // denies every value, unless it has a default or a managed value.
 func entriesFor(r namespaceRule, all []map[string]ruleMetadata, key string) []ruleExpression {
 	var found []ruleExpression

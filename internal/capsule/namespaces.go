@@ -27,7 +27,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	out := &t.spec.Namespaces
 	out.PodSecurity = defaultLevel
 	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
-	// Unlike in Tenure, owners may choose any namespace name by default.
+	// By default, Capsule lets owners choose any namespace name, unlike Tenure.
 	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
 	if configuration != nil {
 		// [Check] reports the error of the expression.
@@ -53,8 +53,8 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	}
 }
 
-// nodes translates the labels of the nodes. The annotation has an effect in clusters with the plugin
-// PodNodeSelector only.
+// nodes translates the labels of the nodes. The annotation has an effect only in clusters with the plugin
+// PodNodeSelector.
 func (t *translation) nodes() {
 	const field = "spec.nodeSelector"
 	selector := t.tenant.Spec.NodeSelector
@@ -85,7 +85,8 @@ func selectorText(selector map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// additionalMetadata translates the metadata of all namespaces first, since the others depend on its Pod Security level.
+// additionalMetadata translates the metadata of all namespaces first, since the other entries depend on its
+// Pod Security level.
 func (t *translation) additionalMetadata(options *v1beta2.NamespaceOptions) {
 	const field = "spec.namespaceOptions.additionalMetadata"
 	all := options.AdditionalMetadata
@@ -196,7 +197,7 @@ func (t *translation) forbidden() {
 			t.denyNames(part.out, part.list.Denied, field+".denied")
 			t.denyMatches(part.out, part.expression, part.list.DeniedRegex, field+".deniedRegex")
 		}
-		// v1beta1 has annotations in place of these fields of v1beta2.
+		// In v1beta1, annotations held the values of these fields of v1beta2.
 		older := forbiddenAnnotation + part.name
 		t.denyNames(part.out, list(t.tenant.Annotations[older]), "metadata.annotations["+older+"]")
 		t.denyMatches(part.out, part.expression, t.tenant.Annotations[older+"-regexp"], "metadata.annotations["+older+"-regexp]")
@@ -209,7 +210,7 @@ func (t *translation) forbidden() {
 	}
 }
 
-// denyNames adds names of labels or annotations to those that are forbidden.
+// denyNames adds names to the forbidden labels or annotations.
 func (t *translation) denyNames(out *[]v1alpha1.ValuePattern, denied []string, field string) {
 	for i, name := range denied {
 		if strings.Contains(name, anything) || !validPattern(name) {
@@ -220,7 +221,8 @@ func (t *translation) denyNames(out *[]v1alpha1.ValuePattern, denied []string, f
 	}
 }
 
-// denyMatches adds an expression to what is forbidden, as patterns if they are equivalent.
+// denyMatches adds an expression to the forbidden labels or annotations, as patterns if they are
+// equivalent.
 func (t *translation) denyMatches(out *[]v1alpha1.ValuePattern, expression *v1alpha1.Expression, regex, field string) {
 	if regex == "" {
 		return
@@ -297,8 +299,8 @@ const (
 	cordon              = "capsule.clastix.io/cordon"
 )
 
-// annotations translates the annotations of v1beta1 that became fields in v1beta2. Unknown
-// annotations of Capsule are unenforced, since they may restrict the tenant.
+// annotations translates the annotations of v1beta1 that became fields in v1beta2. Unknown annotations of
+// Capsule are Unenforced, since they may restrict the tenant.
 func (t *translation) annotations() {
 	t.spec.Cordoned = t.tenant.Labels[cordon] == "enabled"
 	for _, key := range slices.Sorted(maps.Keys(t.tenant.Annotations)) {
@@ -314,11 +316,11 @@ func (t *translation) annotations() {
 		case roles && t.ownersIndex(index):
 		case strings.HasPrefix(key, forbiddenAnnotation) && slices.Contains([]string{"labels", "labels-regexp", "annotations", "annotations-regexp"}, key[len(forbiddenAnnotation):]):
 		case key == wildcardAnnotation:
-			// ingress reads it.
+			// The translation of ingress options reads this annotation.
 		case strings.HasPrefix(key, quotaAnnotation+"/"):
 			t.customQuota(field, key)
 		case strings.HasPrefix(key, usedAnnotation+"/"):
-			// The manager writes it.
+			// The manager writes this annotation.
 		default:
 			t.note(Unenforced, field, "the annotation is not understood")
 		}

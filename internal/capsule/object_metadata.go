@@ -13,10 +13,10 @@ import (
 // [v1alpha1.ObjectMetadata].
 const maxObjectMetadata = 32
 
-// byDefaults is the note about fields that a policy fills in, which not every cluster has.
+// byDefaults is the message about fields that a policy sets, which not every cluster has.
 const byDefaults = "the policy tenure-defaults fills it in, on Kubernetes 1.36, if it is installed (tenure profile multi-tenant --defaults)"
 
-// objectMetadata translates the labels and annotations that all objects of a kind get.
+// objectMetadata translates the labels and annotations of all objects of a kind.
 func (t *translation) objectMetadata(field string, m *v1beta2.Metadata) *v1alpha1.ObjectMetadata {
 	if m == nil || len(m.Labels)+len(m.Annotations) == 0 {
 		return nil

@@ -17,8 +17,8 @@ import (
 const (
 	// accountPrefix is the prefix of the user names of service accounts.
 	accountPrefix = "system:serviceaccount:"
-	// rolesAnnotation, followed by a slash and the index of an owner, is the v1beta1 annotation
-	// for the roles of that owner.
+	// rolesAnnotation, followed by a slash and the index of an owner, is the annotation of v1beta1 with the
+	// roles of that owner.
 	rolesAnnotation = "clusterrolenames.capsule.clastix.io"
 )
 
@@ -85,7 +85,7 @@ func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
 	return t.roleList(given, field+".clusterRoles")
 }
 
-// roleList returns the ClusterRoles that Tenure grants for a list of an owner.
+// roleList returns the ClusterRoles that Tenure grants for the ClusterRoles of an owner.
 func (t *translation) roleList(given []string, field string) []string {
 	var roles []string
 	for i, role := range given {
@@ -103,8 +103,7 @@ func (t *translation) roleList(given []string, field string) []string {
 	return roles
 }
 
-// role returns the ClusterRole that Tenure grants for the named one, or "" if the name is
-// refused.
+// role returns the ClusterRole that Tenure grants for a ClusterRole, or "" if it refuses the name.
 func (t *translation) role(name, field string) string {
 	switch {
 	case name == "" || len(name) > maxName:

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// LabelPromote is the label of a service account in a tenant's namespace that makes it an owner of
-// the tenant, with the value true. An admission policy of config/capsule says who may set it.
+// LabelPromote is the label of a service account in a tenant's namespace that, with the value true, makes
+// the account an owner of the tenant. An admission policy of config/capsule limits who may set it.
 const LabelPromote = "owner.projectcapsule.dev/promote"
 
-// Promotes reports whether owners of a Tenant may make service accounts owners by [LabelPromote].
+// Promotes reports whether owners of a Tenant may make service accounts owners with [LabelPromote].
 func Promotes(c *v1beta2.CapsuleConfiguration, tenant *v1beta2.Tenant) bool {
 	p := tenant.Spec.Permissions
 	return c != nil && c.Spec.AllowServiceAccountPromotion && (p == nil || p.AllowOwnerPromotion == nil || *p.AllowOwnerPromotion)
 }
 
-// promotions adds the promoted service accounts to the owners. An account that the Tenant names too
-// has the roles that the Tenant gives it.
+// promotions adds the promoted service accounts to the owners. An account that the Tenant also names has
+// only the roles that the Tenant gives it.
 func (t *translation) promotions(c *v1beta2.CapsuleConfiguration, accounts []Account) {
 	if !Promotes(c, t.tenant) {
 		return
@@ -52,8 +52,8 @@ type Account struct {
 	Labels, NamespaceLabels map[string]string
 }
 
-// LabelEntitle is the label of a service account in a tenant's namespace that gives it the roles
-// of the promotions in spec.rules, with the value true.
+// LabelEntitle is the label of a service account in a tenant's namespace that, with the value true, gives
+// the account the roles of the promotions in spec.rules.
 const LabelEntitle = "projectcapsule.dev/promote"
 
 // Entitlement is a role that a rule gives a promoted service account.
@@ -76,9 +76,8 @@ func (e Entitlement) Targets(namespaces []corev1.Namespace) []string {
 	return names
 }
 
-// Entitlements returns the roles that the promotions in the rules of a Tenant give its promoted
-// service accounts. As with Capsule, a rule that selects namespaces is for the accounts of these
-// namespaces.
+// Entitlements returns the roles that the promotions in the rules of a Tenant give its promoted service
+// accounts. As with Capsule, a rule that selects namespaces applies to the accounts in these namespaces.
 func Entitlements(tenant *v1beta2.Tenant, c *v1beta2.CapsuleConfiguration, accounts []Account) []Entitlement {
 	if c == nil || !c.Spec.AllowServiceAccountPromotion {
 		return nil
@@ -103,7 +102,8 @@ func Entitlements(tenant *v1beta2.Tenant, c *v1beta2.CapsuleConfiguration, accou
 	return all
 }
 
-// selects reports whether a selector matches labels; nil matches all, and an invalid one none.
+// selects reports whether a selector matches labels. A nil selector matches all labels, and an invalid
+// selector none.
 func selects(selector *metav1.LabelSelector, have map[string]string) bool {
 	if selector == nil {
 		return true

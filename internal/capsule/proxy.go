@@ -34,10 +34,10 @@ var proxyKinds = map[string]struct{ group, resource string }{
 	"PersistentVolumes": {"", "persistentvolumes"},
 }
 
-// ProxySetting translates a ProxySetting, which lets a tenant show cluster resources to its
-// own users. The proxy limits these to the resources that every owner of the tenant can see;
-// ProxySetting does not check this. Subjects with names of Kubernetes, such as
-// system:authenticated, are left out with a note, since they belong to no tenant.
+// ProxySetting translates a ProxySetting, which lets a tenant show cluster resources to its own users. The
+// proxy limits these to the resources that every owner of the tenant can see; ProxySetting does not check
+// this. It omits subjects with names of Kubernetes, such as system:authenticated, and adds a note, since
+// they belong to no tenant.
 func ProxySetting(spec v1beta1.ProxySettingSpec) Shown {
 	var s Shown
 	for i, by := range spec.Subjects {
@@ -203,10 +203,9 @@ func (t *translation) proxySettings() {
 	}
 }
 
-// shownOf returns the selectors for the objects of a kind that an owner can see. As in
-// Capsule's proxy, these are the nodes that the tenant's Pods run on and the classes that the
-// tenant may use. The proxy further limits persistent volumes to the volumes of the tenant's
-// claims.
+// shownOf returns the selectors for the objects of a kind that an owner can see. As in Capsule's proxy,
+// these are the nodes on which the tenant's Pods run and the classes that the tenant may use. For
+// persistent volumes, the proxy shows only the volumes of the tenant's claims.
 func (t *translation) shownOf(kind string) []metav1.LabelSelector {
 	spec := &t.tenant.Spec
 	var classes *v1beta2.DefaultAllowedList

@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 )
 
-// Refusals returns a message for each image, scheduler, QoS class, type, name, address, port and host of a new
-// object that the rules of a Tenant refuse. The policies of the API server decide; this is their judgement in
-// Go, by which `tenure verify` finds an object that they have to refuse. Refusals leaves out metadata, resources
-// and pull policies. Rules that cannot be decoded refuse nothing.
+// Refusals returns a message for each value of a new object that the rules of a Tenant refuse: images,
+// schedulers, QoS classes, types, names, addresses, ports and hosts. The policies of the API server decide;
+// Refusals repeats their decision in Go, so that `tenure verify` finds an object that they must refuse. It
+// omits metadata, resources and pull policies. It ignores rules that cannot be decoded.
 func Refusals(status *v1beta2.RuleStatusStatus, r Request) []string {
 	var rules []*ruleEnforcement
 	for i := range status.Rules {
@@ -31,12 +31,12 @@ func Refusals(status *v1beta2.RuleStatusStatus, r Request) []string {
 	return messages
 }
 
-// refuses reports whether rules refuse a value. The last rule with an entry that matches the value decides. If
-// there is none, a rule that allows other values refuses it.
+// refuses reports whether rules refuse a value. The last rule with an entry that matches the value decides.
+// If no entry matches, the value is refused if a rule allows other values.
 func (p *auditedPart) refuses(rules []*ruleEnforcement, v checkedValue) bool {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(e *ruleEnforcement) bool { return !p.lists(e, v) })
 	if v.value == "" {
-		// The rules demand a host, and pass over other values that are missing.
+		// The rules require a host, and ignore other missing values.
 		return p.empty && len(rules) > 0
 	}
 	for _, e := range slices.Backward(rules) {

@@ -14,15 +14,15 @@ import (
 const (
 	// anything is the wildcard in a pattern: it matches any characters.
 	anything = "*"
-	// maxAlternatives is the maximum number of texts that an expression is expanded into.
+	// maxAlternatives is the maximum number of texts into which an expression is expanded.
 	maxAlternatives = 64
 	// maxExpression is the maximum length of an expression, in bytes.
 	maxExpression = 4096
 )
 
 var (
-	// ErrNotPattern is wrapped by errors about regular expressions that no list of patterns is
-	// equivalent to.
+	// ErrNotPattern is wrapped by errors about regular expressions for which no list of patterns is
+	// equivalent.
 	ErrNotPattern = errors.New("patterns in which * stands for any characters cannot express it, so it is not enforced")
 	// ErrNotRegex is wrapped by errors about invalid regular expressions.
 	ErrNotRegex = errors.New("it is not a regular expression")
@@ -33,9 +33,9 @@ var patternSyntax = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-
 
 func validPattern(text string) bool { return len(text) <= maxName && patternSyntax.MatchString(text) }
 
-// Patterns returns patterns that match exactly the names in which the Go regular expression
-// finds a match, as Capsule uses it. The error wraps [ErrNotRegex] or, if no list of patterns
-// is equivalent, [ErrNotPattern].
+// Patterns returns patterns that match exactly the names in which the Go regular expression finds a match;
+// Capsule uses expressions in this way. The error wraps [ErrNotRegex] or, if no list of patterns is
+// equivalent, [ErrNotPattern].
 func Patterns(expression string) ([]v1alpha1.ValuePattern, error) {
 	if len(expression) > maxExpression {
 		return nil, fmt.Errorf("%w: it is longer than %d bytes", ErrNotRegex, maxExpression)
@@ -94,8 +94,7 @@ func anchored(text string) (v1alpha1.ValuePattern, bool) {
 	return v1alpha1.ValuePattern(text), validPattern(text)
 }
 
-// expand returns the alternative texts that an expression matches. It reports false if there
-// is no such list.
+// expand returns the alternative texts that an expression matches. It reports false if it cannot list them.
 func expand(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch:

@@ -21,14 +21,14 @@ type resourceRules struct {
 	Limits   map[string]resourcePolicy `json:"limits,omitempty"`
 }
 
-// resourcePolicy is the change of a request or limit. Value is the default, or the maximum
-// ratio of the limit to the request.
+// resourcePolicy is the policy for a request or a limit. Value is the default, or the maximum ratio of the
+// limit to the request.
 type resourcePolicy struct {
 	Policy string             `json:"policy"`
 	Value  *resource.Quantity `json:"value,omitempty"`
 }
 
-// Policies of resources. Requests have the first three.
+// Policies for resources. Requests can have only the first three.
 const (
 	policyPreserve     = "Preserve"
 	policyDefault      = "Default"
@@ -46,8 +46,8 @@ const (
 
 var (
 	resourceTargets = []string{targetPod, targetContainers, targetInitContainers}
-	// ratioResources are the resources that can have a ratio: limits of others equal their
-	// requests.
+	// ratioResources are the resources that can have a ratio. For other resources, Kubernetes requires a
+	// limit equal to the request.
 	ratioResources = []string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourceEphemeralStorage)}
 )
 
@@ -113,14 +113,14 @@ func (t *translation) policyValue(field, name string, policy resourcePolicy) {
 	}
 }
 
-// location are the resources of a Pod or of a container, whose field resources they are.
+// location holds the resources of a Pod or of a container: of is the object with the field resources.
 type location struct {
 	target, path string
 	of           map[string]any
 }
 
-// locations returns the resources of a Pod that rules can be about. A Pod need not have resources of
-// its own: they are among them only if there are some, or if a rule asks for them.
+// locations returns the locations of a Pod that rules can cover. A Pod need not have resources of its own:
+// the list contains them only if they exist, or if a rule covers Pods.
 func locations(pod *unstructured.Unstructured, rules []*ruleEnforcement) []location {
 	spec, _ := pod.Object["spec"].(map[string]any)
 	var all []location
@@ -138,7 +138,7 @@ func locations(pod *unstructured.Unstructured, rules []*ruleEnforcement) []locat
 	return all
 }
 
-// covers reports whether a rule is about a resource of the location.
+// covers reports whether a rule covers a resource of the location.
 func (l location) covers(e *ruleEnforcement, name string) bool {
 	return (len(e.Workloads.Targets) == 0 || slices.Contains(e.Workloads.Targets, l.target)) && (l.target != targetPod || onPods(name))
 }
@@ -156,8 +156,8 @@ func (l location) get(field, name string) *resource.Quantity {
 	return &q
 }
 
-// set changes a request or a limit, or removes it if the value is nil, and reports whether that
-// changed it.
+// set changes a request or a limit, or removes it if the value is nil, and reports whether the value
+// changed.
 func (l location) set(field, name string, value *resource.Quantity) bool {
 	before := l.get(field, name)
 	switch {
@@ -170,7 +170,7 @@ func (l location) set(field, name string, value *resource.Quantity) bool {
 	return unstructured.SetNestedField(l.of, value.String(), "resources", field, name) == nil
 }
 
-// ofPods returns the rules about the resources of Pods for the user of a request.
+// ofPods returns the rules about the resources of Pods that apply to the user of a request.
 func ofPods(status *v1beta2.RuleStatusStatus, r Request) []*ruleEnforcement {
 	if r.Object.GroupVersionKind().GroupKind().String() != "Pod" {
 		return nil
@@ -193,8 +193,8 @@ func (r *resourceRules) policies(field string) map[string]resourcePolicy {
 	return r.Limits
 }
 
-// SetResources changes the requests and limits of a new Pod as the rules say, and reports whether
-// that changed the Pod. The last rule about a resource counts, whatever its action is.
+// SetResources changes the requests and limits of a new Pod by the rules, and reports whether it changed
+// the Pod. The last rule about a resource decides, whatever its action is.
 func SetResources(status *v1beta2.RuleStatusStatus, r Request) bool {
 	rules, changed := ofPods(status, r), false
 	for _, l := range locations(r.Object, rules) {
@@ -215,8 +215,8 @@ func SetResources(status *v1beta2.RuleStatusStatus, r Request) bool {
 	return changed
 }
 
-// apply changes a request or a limit by its policy. A limit that needs a request stays as it is
-// without one: the API server refuses it.
+// apply changes a request or a limit by its policy, and reports whether it changed it. Without a request,
+// it does not change a limit that needs one: the API server refuses the Pod.
 func (l location) apply(field, name string, p resourcePolicy) bool {
 	has, request := l.get(field, name), l.get("requests", name)
 	switch {
@@ -259,8 +259,8 @@ func product(name string, request, ratio *resource.Quantity) *resource.Quantity 
 	return resource.NewQuantity(whole.Int64(), request.Format)
 }
 
-// auditResources returns a message for each request and limit of a Pod that does not keep the policy
-// of a rule with the action audit, unless a later rule ends the policy.
+// auditResources returns a message for each request and limit of a Pod that violates the policy of a rule
+// with the action audit, unless a later rule cancels the policy.
 func auditResources(status *v1beta2.RuleStatusStatus, r Request) []string {
 	var messages []string
 	rules := ofPods(status, r)
@@ -285,7 +285,7 @@ func auditResources(status *v1beta2.RuleStatusStatus, r Request) []string {
 	return messages
 }
 
-// broken returns how a request or a limit does not keep a policy, or "".
+// broken returns how a request or a limit violates a policy, or "".
 func (l location) broken(field, name string, p resourcePolicy) string {
 	has, request := l.get(field, name), l.get("requests", name)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// tenantRule is an entry of spec.rules of a Tenant of Capsule.
+// tenantRule is an entry of spec.rules of a Capsule Tenant.
 type tenantRule struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	Audience          []struct {
@@ -43,14 +43,13 @@ type tenantRule struct {
 	} `json:"quota,omitempty"`
 }
 
-// rulePromotion gives roles to the promoted service accounts that a selector selects by their
-// labels.
+// rulePromotion gives roles to the promoted service accounts that a selector selects by their labels.
 type rulePromotion struct {
 	ClusterRoles []string              `json:"clusterRoles,omitempty"`
 	Selector     *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// ruleEnforcement is what a rule allows, denies or audits.
+// ruleEnforcement is the part of a rule that allows, denies or audits values.
 type ruleEnforcement struct {
 	Action    string `json:"action,omitempty"`
 	Workloads struct {
@@ -82,7 +81,7 @@ type ruleEnforcement struct {
 	Metadata []metadataRule `json:"metadata,omitempty"`
 }
 
-// metadataRule is what a rule says about the labels and annotations of kinds.
+// metadataRule is the part of a rule about the labels and annotations of some kinds.
 type metadataRule struct {
 	APIGroups   []string                `json:"apiGroups,omitempty"`
 	Kinds       []string                `json:"kinds"`
@@ -90,14 +89,14 @@ type metadataRule struct {
 	Annotations map[string]ruleMetadata `json:"annotations,omitempty"`
 }
 
-// ruleExpression matches text by its exact value or by a regular expression.
+// ruleExpression matches a text by its exact value or by a regular expression.
 type ruleExpression struct {
 	Exact  []string `json:"exact,omitempty"`
 	Exp    string   `json:"exp,omitempty"`
 	Negate bool     `json:"negate,omitempty"`
 }
 
-// ruleMetadata is what a rule says about a label or annotation.
+// ruleMetadata is the part of a rule about one label or annotation.
 type ruleMetadata struct {
 	Required bool             `json:"required,omitempty"`
 	Values   []ruleExpression `json:"values,omitempty"`
@@ -118,11 +117,10 @@ const anyScheduler = "*"
 // kindCustom is the kind of audiences that Capsule defines.
 const kindCustom = "Custom"
 
-// kindNamespace is the kind that a rule names to be about the metadata of namespaces.
+// kindNamespace is the kind in rules about the metadata of namespaces.
 const kindNamespace = "Namespace"
 
-// Audiences of kind Custom. The controllers of the cluster are exempt from rules, so that the last one
-// is empty.
+// Custom audiences. The controllers of the cluster are exempt from rules, so the last audience is empty.
 const (
 	audienceUsers          = "CapsuleUser"
 	audienceOwners         = "TenantOwner"
@@ -136,8 +134,8 @@ var (
 	ownerAudiences = []string{audienceUsers, audienceOwners}
 )
 
-// Audiences returns the users of the audiences of kind Custom that the rules of a Tenant name:
-// owners are the owners in its translation, and the configuration may be nil.
+// Audiences returns the users of the custom audiences that the rules of a Tenant name. result is the
+// translation of the Tenant, which contains its owners; configuration may be nil.
 func Audiences(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration, result *Result) []v1beta2.RuleAudience {
 	named := map[string]bool{}
 	for i := range tenant.Spec.Rules {
@@ -195,8 +193,8 @@ func audienceOwner(a *v1beta2.RuleAudience, o v1alpha1.Owner) {
 	}
 }
 
-// ofNamespaces reports whether the rule is about the metadata of namespaces, which it names
-// explicitly.
+// ofNamespaces reports whether the rule covers the metadata of namespaces. Only a rule that names the kind
+// Namespace does.
 func (r *tenantRule) ofNamespaces() bool {
 	if r.Enforce == nil {
 		return false
@@ -209,9 +207,9 @@ func (r *tenantRule) ofNamespaces() bool {
 	return false
 }
 
-// rules translates spec.rules. The API server enforces them by their RuleStatus in each
-// namespace with [v1beta2.LabelRules]; the Tenant of Tenure gets the label and, where its own
-// limits would refuse what a rule allows, wider limits.
+// rules translates spec.rules. The API server enforces them with the RuleStatus in each namespace with
+// [v1beta2.LabelRules]; the Tenant of Tenure gets the label. If the limits of the Tenant of Tenure would
+// refuse values that a rule allows, it gets wider limits.
 func (t *translation) rules() {
 	if len(t.tenant.Spec.Rules) == 0 {
 		return
@@ -226,7 +224,8 @@ func (t *translation) rules() {
 	}
 }
 
-// misread describes the field of a rule that Tenure does not know, and gives the present form of older fields.
+// misread describes the field of a rule that Tenure does not know. For an older field, it names the current
+// form.
 func misread(err error) string {
 	var value *json.UnmarshalTypeError
 	switch reason := strings.TrimPrefix(err.Error(), "json: "); {
@@ -269,7 +268,7 @@ func (t *translation) rule(field string, raw []byte) {
 	}
 }
 
-// ruleQuotas translates the quotas of a rule: bounds on all namespaces together that the rule selects.
+// ruleQuotas translates the quotas of a rule: bounds for all namespaces that the rule selects, together.
 func (t *translation) ruleQuotas(field string, rule *tenantRule) {
 	for i := range rule.Quota {
 		q, at := &rule.Quota[i], fmt.Sprintf("%s[%d]", field, i)
@@ -290,7 +289,7 @@ func (t *translation) ruleQuotas(field string, rule *tenantRule) {
 	}
 }
 
-// decodeRule decodes a rule, and fails for fields that Tenure does not know.
+// decodeRule decodes a rule. It returns an error for fields that Tenure does not know.
 func decodeRule(raw []byte) (*tenantRule, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
@@ -314,7 +313,7 @@ func (t *translation) ruleBindings(field string, rule *tenantRule) {
 	}
 }
 
-// enforcement checks the values of a rule, and widens the limits that it replaces.
+// enforcement checks the values of a rule, and widens the limits that the rule replaces.
 func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
 		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
@@ -336,13 +335,13 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	}
 }
 
-// everywhere reports whether the rule allows values in all namespaces and to all users. The policies
-// of the rules then refuse all values that no rule allows, so that the Tenant need not.
+// everywhere reports whether the rule allows values in all namespaces and to all users. The policies for
+// the rules then refuse all values that no rule allows, so the Tenant's limits need not.
 func (r *tenantRule) everywhere() bool {
 	return r.Enforce.Action == actionAllow && r.NamespaceSelector == nil && len(r.Audience) == 0
 }
 
-// ruleServices lets Services have the types and ask for the addresses that a rule allows.
+// ruleServices lets Services have the types and request the addresses that a rule allows.
 func (t *translation) ruleServices(field string, rule *tenantRule) {
 	services := &rule.Enforce.Services
 	t.ruleTypes(rule)
@@ -373,8 +372,8 @@ func (t *translation) loadBalancerIPs(ranges ...v1alpha1.AddressRange) {
 	}
 }
 
-// ruleTypes adds the types that a rule allows, and the types with the names and ports that it
-// allows. A Tenant with allowedServices has only the types that they allow, as with Capsule.
+// ruleTypes adds the Service types that a rule allows directly or through names and ports. A Tenant with
+// allowedServices has only the types in allowedServices, as with Capsule.
 func (t *translation) ruleTypes(rule *tenantRule) {
 	if o := t.tenant.Spec.ServiceOptions; rule.Enforce.Action != actionAllow || o != nil && o.AllowedServices != nil {
 		return
@@ -395,7 +394,7 @@ func (t *translation) ruleTypes(rule *tenantRule) {
 	}
 	out := t.serviceLimits()
 	if out.Types == nil {
-		// The default of Tenure.
+		// This is the default of Tenure.
 		out.Types = []string{string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeLoadBalancer)}
 	}
 	for _, kind := range types {
@@ -437,8 +436,8 @@ func (t *translation) ruleMetadata(field string, rule *tenantRule) {
 	}
 }
 
-// ruleKey checks a key of a rule's metadata: a regular expression in which a * that follows no
-// dot stands for any characters.
+// ruleKey checks a key of a rule's metadata: a regular expression in which an * that follows no dot matches
+// any characters.
 func (t *translation) ruleKey(field, key string) {
 	expression := strings.ReplaceAll(strings.ReplaceAll(key, ".*", "*"), "*", ".*")
 	if err := compiles(expression); err != nil {
@@ -464,9 +463,10 @@ func (t *translation) ruleExpressions(field string, all ...ruleExpression) {
 
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// Rules returns the rules of a Tenant that hold in a namespace, as Capsule's RuleStatus has them:
-// in the order of the Tenant, without what selects namespaces or gives rights, and with templates
-// filled in. Templates read the metadata of the Tenant and of the namespace. It returns an error that names the rule if a rule, its selector or its template is not valid.
+// Rules returns the rules of a Tenant that apply in a namespace, in the form of Capsule's RuleStatus: in
+// the order of the Tenant, without the parts that select namespaces or give rights, and with expanded
+// templates. Templates read the metadata of the Tenant and of the namespace. It returns an error that names
+// the rule if a rule, its selector or its template is not valid.
 func Rules(tenant *v1beta2.Tenant, namespace *metav1.ObjectMeta) ([]v1beta2.Unknown, error) {
 	var all []v1beta2.Unknown
 	data := map[string]any{"tenant": templateData(&tenant.ObjectMeta), "namespace": templateData(namespace)}
@@ -502,8 +502,8 @@ func fitsNamespace(selector *metav1.LabelSelector, namespace *metav1.ObjectMeta)
 	return s.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// templateData is what templates read of an object. All maps are there, so that index fails for
-// keys that are missing, and not for the map.
+// templateData returns the data of an object that templates can read. It contains all maps, so that the
+// function index fails for missing keys and not for a missing map.
 func templateData(o *metav1.ObjectMeta) map[string]any {
 	text := func(m map[string]string) map[string]string {
 		if m == nil {
@@ -546,7 +546,7 @@ func ruleBody(raw []byte, data map[string]any) (v1beta2.Unknown, error) {
 	return out, err
 }
 
-// nameCore writes the core group of the kinds of metadata rules as v1, as Capsule does.
+// nameCore writes v1 for the core group in the kinds of metadata rules, as Capsule does.
 func nameCore(enforce map[string]any) {
 	rules, _ := enforce["metadata"].([]any)
 	for _, r := range rules {
@@ -560,11 +560,11 @@ func nameCore(enforce map[string]any) {
 	}
 }
 
-// maxRendered is the maximum length of a text that a template becomes, in bytes.
+// maxRendered is the maximum length of the output of a template, in bytes.
 const maxRendered = 512
 
-// fill fills in the templates in all texts of a value, which it changes. A template becomes text
-// within its own string, and cannot add fields.
+// fill expands the templates in all texts of a value, which it changes. The output of a template stays
+// within its own text, and cannot add fields.
 func fill(value any, data map[string]any) (any, error) {
 	var err error
 	switch v := value.(type) {
@@ -604,8 +604,8 @@ func render(text string, data map[string]any) (string, error) {
 	return out.String(), nil
 }
 
-// checkRendered checks the regular expressions that templates became. The API server would refuse
-// every object if one did not compile.
+// checkRendered checks the regular expressions that templates produced. The API server would refuse every
+// object if an expression did not compile.
 func checkRendered(value any) error {
 	switch v := value.(type) {
 	case []any:

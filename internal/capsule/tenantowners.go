@@ -31,7 +31,7 @@ func (t *translation) permissions(all []v1beta2.TenantOwner) {
 	}
 }
 
-// addOwner adds a TenantOwner. An owner that the Tenant names too has the roles of both.
+// addOwner adds a TenantOwner. An owner that the Tenant also names has the roles of both.
 func (t *translation) addOwner(o *v1beta2.TenantOwner) {
 	field := "spec.permissions.matchOwners, TenantOwner " + o.Name
 	added, err := owner(o.Spec.Identity)
@@ -58,8 +58,8 @@ func (t *translation) addOwner(o *v1beta2.TenantOwner) {
 // labelOwned is the label of a TenantOwner with the name of the Tenant that selects it.
 const labelOwned = "projectcapsule.dev/tenant"
 
-// Selects reports whether a Tenant selects a TenantOwner, or the TenantOwner has its name in a label.
-// A selector that is not valid selects nothing: [Translate] refuses it.
+// Selects reports whether a Tenant selects a TenantOwner, or the label of the TenantOwner names the Tenant.
+// An invalid selector selects nothing: [Translate] refuses it.
 func Selects(tenant *v1beta2.Tenant, o *v1beta2.TenantOwner) bool {
 	if !o.DeletionTimestamp.IsZero() {
 		return false
@@ -74,7 +74,7 @@ func Selects(tenant *v1beta2.Tenant, o *v1beta2.TenantOwner) bool {
 		})
 }
 
-// CheckOwner returns an error if no Tenant can have the TenantOwner.
+// CheckOwner returns the reason as an error if no Tenant can have the TenantOwner.
 func CheckOwner(o *v1beta2.TenantOwner) error {
 	t := translation{}
 	t.addOwner(o)
@@ -84,8 +84,8 @@ func CheckOwner(o *v1beta2.TenantOwner) error {
 	return nil
 }
 
-// Users returns the users of a CapsuleConfiguration, with the TenantOwners that are listed there,
-// sorted.
+// Users returns the sorted users and groups of a CapsuleConfiguration, and the TenantOwners with
+// spec.aggregate, which is true by default.
 func Users(c *v1beta2.CapsuleConfiguration, owners []v1beta2.TenantOwner) []v1beta2.Identity {
 	users := slices.Clone(c.Spec.Users)
 	for _, name := range c.Spec.UserNames {
@@ -105,8 +105,8 @@ func Users(c *v1beta2.CapsuleConfiguration, owners []v1beta2.TenantOwner) []v1be
 	return slices.Compact(users)
 }
 
-// ownerBindings adds RoleBindings with the labels and annotations of an owner of the Tenant. They
-// give the owner no more than its roles do.
+// ownerBindings adds RoleBindings with the labels and annotations of an owner of the Tenant. They give the
+// owner no more rights than the owner's roles.
 func (t *translation) ownerBindings(o v1beta2.Owner, owner v1alpha1.Owner, field string) {
 	if len(o.Labels)+len(o.Annotations) == 0 {
 		return

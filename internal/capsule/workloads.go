@@ -42,8 +42,8 @@ func (t *translation) workloads() {
 	t.lists()
 }
 
-// lists writes the names and expressions of lists into annotations of the namespaces, where
-// Capsule's clients read them.
+// lists writes the names and expressions of lists into annotations of the namespaces, which Capsule's
+// clients read.
 func (t *translation) lists() {
 	spec := &t.tenant.Spec
 	if l := spec.ContainerRegistries; l != nil {
@@ -79,9 +79,8 @@ func (t *translation) added(field, effect string, is bool) {
 // a port: without them, the name of an image begins with a repository of Docker Hub.
 var registry = regexp.MustCompile(`^(localhost|[a-z0-9][a-z0-9-]*:[0-9]{1,5}|[a-z0-9][a-z0-9-]*([.][a-z0-9-]*[a-z0-9])+(:[0-9]{1,5})?)(/[a-z0-9._-]+)*$`)
 
-// images translates the registries and the pull policies. Capsule compares the name of the
-// registry, so an entry allows all repositories of the registry, and refuses an image that names
-// none.
+// images translates the registries and the pull policies. Capsule compares the name of the registry, so an
+// entry allows all repositories of the registry, and Capsule refuses an image that names no registry.
 func (t *translation) images() {
 	spec := &t.tenant.Spec
 	images := &v1alpha1.Images{}
@@ -113,8 +112,7 @@ func (t *translation) bounded(field string, entries int) {
 	}
 }
 
-// expression returns a regular expression, after a check. Capsule and the API server use the
-// same syntax.
+// expression checks a regular expression and returns it. Capsule and the API server use the same syntax.
 func (t *translation) expression(field, regex string) string {
 	if regex == "" {
 		return ""
@@ -130,8 +128,7 @@ func (t *translation) expression(field, regex string) string {
 	return regex
 }
 
-// names translates a list of names. It leaves out entries that cannot be names, since they
-// would allow nothing.
+// names translates a list of names. It omits entries that cannot be names, since they would allow nothing.
 func (t *translation) names(field string, l v1beta2.AllowedList) *v1alpha1.AllowedNames {
 	names := &v1alpha1.AllowedNames{Expression: t.expression(field+".allowedRegex", l.AllowedRegex)}
 	for i, name := range l.Allowed {
@@ -188,7 +185,7 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 	return classes
 }
 
-// allowsName reports whether translated names allow a name: they have no asterisks.
+// allowsName reports whether translated names, which contain no asterisks, allow a name.
 func allowsName(names v1alpha1.AllowedNames, name string) bool {
 	if slices.Contains(names.Allowed, v1alpha1.ValuePattern(name)) {
 		return true

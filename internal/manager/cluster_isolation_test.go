@@ -151,15 +151,15 @@ func checkManagerPolicies(t *testing.T, restConfig *rest.Config, existing string
 		want string // part of the message; "" if the request is allowed
 	}{
 		"as it does":           {as.Create(t.Context(), manifest(made, tenant, "priority: 1000, "+deny), client.DryRunAll), ""},
-		"without its label":    {as.Create(t.Context(), manifest("", tenant, "priority: 1000, "+deny), client.DryRunAll), "it did not make it"},
+		"without its label":    {as.Create(t.Context(), manifest("", tenant, "priority: 1000, "+deny), client.DryRunAll), "the manager did not create the object"},
 		"first of all":         {as.Create(t.Context(), manifest(made, tenant, "priority: 0, "+deny), client.DryRunAll), "come after those of the platform"},
 		"lets in":              {as.Create(t.Context(), manifest(made, tenant, "priority: 1000, ingress: [{action: Accept, from: [{namespaces: {}}]}]"), client.DryRunAll), "let nobody in"},
 		"for egress":           {as.Create(t.Context(), manifest(made, tenant, "priority: 1000, egress: [{action: Deny, to: [{namespaces: {}}]}]"), client.DryRunAll), "let nobody in"},
 		"about all namespaces": {as.Create(t.Context(), manifest(made, "{namespaces: {}}", "priority: 1000, "+deny), client.DryRunAll), "about namespaces of tenants"},
 		"about Pods":           {as.Create(t.Context(), manifest(made, "{pods: {namespaceSelector: {}, podSelector: {}}}", "priority: 1000, "+deny), client.DryRunAll), "about namespaces of tenants"},
-		"takes its label away": {as.Patch(t.Context(), clusterNetworkPolicy(existing), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)), client.DryRunAll), "it did not make it"},
-		"changes another one":  {as.Patch(t.Context(), clusterNetworkPolicy("others"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"priority":1000}}`)), client.DryRunAll), "it did not make it"},
-		"deletes another one":  {as.Delete(t.Context(), clusterNetworkPolicy("others"), client.DryRunAll), "it did not make it"},
+		"takes its label away": {as.Patch(t.Context(), clusterNetworkPolicy(existing), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)), client.DryRunAll), "the manager did not create the object"},
+		"changes another one":  {as.Patch(t.Context(), clusterNetworkPolicy("others"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"priority":1000}}`)), client.DryRunAll), "the manager did not create the object"},
+		"deletes another one":  {as.Delete(t.Context(), clusterNetworkPolicy("others"), client.DryRunAll), "the manager did not create the object"},
 		"deletes its own":      {as.Delete(t.Context(), clusterNetworkPolicy(existing), client.DryRunAll), ""},
 	} {
 		if tc.want == "" && tc.err != nil || tc.want != "" && (tc.err == nil || !strings.Contains(tc.err.Error(), tc.want)) {

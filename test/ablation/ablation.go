@@ -23,7 +23,7 @@ import (
 type Control struct {
 	// Name is the name of the control, such as "flag --no-remote-bases of kustomize-controller".
 	Name string
-	// Away describes how the control is removed.
+	// Away describes the removal of the control.
 	Away string
 	// Layer is the name of the control in [catalog.Finding.Missing], if another control stops
 	// the same attacks. It is empty if the attack does not check for it.
@@ -38,21 +38,21 @@ type Control struct {
 type Row struct {
 	// Controls is one control, or several controls that each stop the attacks alone.
 	Controls []Control
-	// Attacks are the keys of the attacks that get through, and that each of the controls stops
-	// alone.
+	// Attacks are the keys of the attacks that get through without the controls. Each of the controls alone
+	// stops them.
 	Attacks []string
-	// Also are the keys of attacks that only one of several controls stops: they get through as
-	// well, and have their own row.
+	// Also are the keys of further attacks that get through: only one of several controls stops them, and
+	// they have their own row.
 	Also []string
-	// Via restricts the row to the attacks by one way; empty for controls that attacks by any way
-	// meet. Attacks through the proxy are tried only with their own rows.
+	// Via restricts the row to attacks by one path; empty for controls that affect attacks by any path.
+	// Only their own rows try attacks through the proxy.
 	Via catalog.Via
-	// Whole tries every attack; without it, the attacks that wait for Flux or send many requests
-	// are tried only with their own rows.
+	// Whole makes the row try every attack. Without it, only their own rows try the attacks that wait for
+	// Flux or send many requests.
 	Whole bool
 }
 
-// tries reports whether an attack is tried without the controls of the row.
+// tries reports whether the row tries an attack.
 func (r Row) tries(a catalog.Attack) bool {
 	switch {
 	case len(r.Controls) == 0 || slices.Contains(r.Through(), a.Key()):
@@ -94,8 +94,8 @@ type Measured struct {
 	// Tried are the keys of the attacks that were tried; Through are the keys of the attacks that
 	// got through and are not excluded. Both are sorted.
 	Tried, Through []string
-	// Faults describe attacks that were not proven, missing layers that were not named, and what
-	// stopped attacks that should get through.
+	// Faults describe attacks that were not proven, missing layers that the findings do not name, and the
+	// controls that stopped attacks that should get through.
 	Faults []string
 	// Took is the duration of the row, including removal and restoration.
 	Took time.Duration
@@ -110,17 +110,18 @@ type Options struct {
 	Rows []Row
 	// Excluded are the attacks without a row; nil means [Excluded].
 	Excluded map[string]Exclusion
-	// Every is n if a row tries only every nth of the attacks that its controls should not stop,
-	// beginning with another one in each row, so that rows together try all of them; 0 tries all.
+	// Every is n if a row tries only every nth of the attacks that its controls should not stop. Each row
+	// begins with another attack, so that all rows together try all of them; 0 tries all.
 	Every int
 	// Progress is called after each row, if it is not nil.
 	Progress func(Measured)
 }
 
-// Run removes the controls of a fleet, one row after the other, and attacks. The fleet must be
-// ready. Run suspends the Kustomizations of its platform, since they would restore the
-// controls. At the end, with every control restored, Run tries the whole catalogue again; the
-// last result is for this run, with a row without controls.
+// Run removes the controls of a fleet, one row after the other, and runs the attacks. The fleet must be
+// ready. Run suspends the Kustomizations of the fleet's platform, since they would restore the controls. At
+// the end, with every control restored, Run tries the whole catalogue again; the last result is for this
+// run, with a row without controls. Run returns an error if the tenant is missing, or if it cannot remove a
+// control, restore it, or run the attacks.
 func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 	if opts.Attack.Tenant == "" {
 		return nil, errors.New("cannot take controls away: no tenant is named")
@@ -189,7 +190,7 @@ func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 	m.Tried = append(m.Tried, key)
 	switch {
 	case r.Finding.Outcome == catalog.NotProven && strings.HasPrefix(r.Finding.Reason, catalog.ControllerSimulated):
-		// Nothing refused the object, and its controller would have acted on it.
+		// No control refused the object, and its controller would have processed it.
 		m.Through = append(m.Through, key)
 	case r.Finding.Outcome == catalog.NotProven:
 		m.Faults = append(m.Faults, fmt.Sprintf("%s is not proven: %s", key, r.Finding.Reason))
@@ -202,8 +203,8 @@ func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 	}
 }
 
-// holds tries the attacks of a row without one of its controls: another control has to stop
-// them, and the finding has to name the missing one.
+// holds tries the attacks of a row without one of its controls. Another control must stop them, and the
+// finding must name the missing control.
 func (t *target) holds(ctx context.Context, m *Measured, away Control) error {
 	report, err := t.attack(ctx, func(a catalog.Attack) bool { return slices.Contains(m.Row.Attacks, a.Key()) })
 	for _, r := range report.Results {

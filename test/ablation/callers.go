@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secretPath returns the control that only the API server knows the paths of the webhooks. A
-// webhook cannot run without a secret path. So a server in front of the webhook changes the
-// path of every request for the webhook to the secret path.
+// secretPath returns the control that only the API server knows the paths of the webhooks. The webhook
+// cannot run without a secret path. So a server in front of the webhook changes the path of every request
+// for the webhook to the secret path.
 func secretPath() Control {
 	return Control{
 		Name: "secret paths of the webhooks",
@@ -48,8 +48,8 @@ func secretPath() Control {
 	}
 }
 
-// believer serves on loopback, and passes every request for namespaces on to the webhook
-// with the secret path. It returns its address.
+// believer starts a server on loopback that forwards every request for namespaces to the webhook with the
+// secret path. It returns the server and its address.
 func (t *target) believer(ctx context.Context, world *http.Client, address, secret string) (*http.Server, string, error) {
 	way, ok := world.Transport.(*http.Transport)
 	if !ok {

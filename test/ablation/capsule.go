@@ -24,8 +24,8 @@ const capsuleRules = `{"status":{"rules":[
 {"enforce":{"action":"deny","services":{"types":["ClusterIP","LoadBalancer"]}}},
 {"enforce":{"action":"deny","ingress":{"types":["Ingress"],"hostnames":[{"exact":["w15.tenure-canary.example"]}]}}}]}}`
 
-// capsuleRule returns the control that is a policy of the rules of Capsule Tenants. It is removed while the
-// tenant's namespace has such rules, which the fleet lacks.
+// capsuleRule returns the control that is one policy of the rules of Capsule Tenants. While it is removed,
+// the tenant's namespace has such rules, which the fleet lacks.
 func capsuleRule(name string) Control {
 	c := Control{Name: "policy " + admission.Prefix + "capsule-" + name, Away: "the tenant's namespace gets rules of a Capsule Tenant and the policies that read them, without the binding of this policy"}
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
@@ -57,7 +57,7 @@ func capsuleRule(name string) Control {
 	return c
 }
 
-// rulesIn returns the RuleStatus of a namespace, without rules.
+// rulesIn returns an empty RuleStatus of a namespace.
 func rulesIn(namespace string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(v1beta2.GroupVersion.String())
@@ -67,8 +67,8 @@ func rulesIn(namespace string) *unstructured.Unstructured {
 	return u
 }
 
-// capsuleObjects returns the kind RuleStatus, the policies and bindings of the rules but for the binding of one
-// policy, and a RuleStatus in a namespace.
+// capsuleObjects returns the kind RuleStatus, the policies and bindings of the rules without the binding of
+// one policy, and a RuleStatus in a namespace.
 func capsuleObjects(namespace, without string) ([]client.Object, error) {
 	crds, err := flux.ReadObjects(config.CapsuleCRDs())
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *target) labelRules(ctx context.Context, value string) error {
 }
 
 // capsuleRulesInForce waits until the API server has the parameters of all bound policies: until then, the
-// policies refuse everything.
+// policies refuse every request.
 func (t *target) capsuleRulesInForce(ctx context.Context) error {
 	for _, o := range []client.Object{
 		&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "images.tenure-canary.example/w15:1"}}}},

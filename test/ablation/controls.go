@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// flag returns a control that is a flag of a Flux controller.
+// flag returns the control that is a flag of a Flux controller.
 func flag(controller, name string) Control {
 	return arguments("flag "+name+" of "+controller, "the argument is removed from the controller's Deployment", controller, func(args []string) []string {
 		return slices.DeleteFunc(args, hasFlag(name))
 	})
 }
 
-// unset returns a control that is the value of a flag of a Flux controller.
+// unset returns the control that is the value of a flag of a Flux controller.
 func unset(controller, name string) Control {
 	off := name + "=false"
 	if name == "--default-service-account" {
@@ -40,7 +40,7 @@ func arguments(name, away, controller string, change func([]string) []string) Co
 	return inContainer(name, away, controller, func(c *corev1.Container) { c.Args = change(c.Args) })
 }
 
-// noWayOut returns the control that lets kustomize-controller connect to few hosts.
+// noWayOut returns the control that limits the hosts to which kustomize-controller connects.
 func noWayOut() Control {
 	return inContainer("HTTPS_PROXY of kustomize-controller", "the variables with proxies are removed from the controller's Deployment", "kustomize-controller", func(c *corev1.Container) {
 		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return strings.HasSuffix(e.Name, "_PROXY") })
@@ -90,8 +90,8 @@ func hasFlag(name string) func(arg string) bool {
 	}
 }
 
-// rolledOut waits until a Deployment has exactly the Pods of its current spec: an old
-// controller would still answer.
+// rolledOut waits until a Deployment has only the Pods of its current spec: an old controller could still
+// answer.
 func (t *target) rolledOut(ctx context.Context, key client.ObjectKey) error {
 	return poll(ctx, key.Name+" to be restarted", func() (bool, error) {
 		d := &appsv1.Deployment{}
@@ -138,8 +138,8 @@ func policy(name string) Control {
 	}
 }
 
-// sentinel is the name of a policy and of its binding, and begins the names of
-// the ConfigMaps that it forbids.
+// sentinel is the name of a policy and of its binding, and the prefix of the names of the ConfigMaps that
+// the policy forbids.
 const sentinel = "tenure-ablation"
 
 // policiesInForce waits until the API server enforces the current policies and bindings.
@@ -198,8 +198,8 @@ func (t *target) withoutFinalizers(ctx context.Context, o client.Object) error {
 	return client.IgnoreNotFound(t.admin.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// awaited has the labels of namespaces that decide about admission, with the wait until the API
-// server has taken note of such a label, or of its removal.
+// awaited maps the namespace labels that affect admission to functions that wait until the API server has
+// processed such a label, or its removal.
 var awaited = map[string]func(ctx context.Context, t *target, labelled bool) error{
 	"pod-security.kubernetes.io/enforce": func(ctx context.Context, t *target, labelled bool) error { return t.podsRefused(ctx, labelled) },
 	v1alpha1.LabelFluxTenant: func(ctx context.Context, t *target, labelled bool) error {
@@ -207,7 +207,7 @@ var awaited = map[string]func(ctx context.Context, t *target, labelled bool) err
 	},
 }
 
-// label returns a control that is a label of the tenant's namespaces for admission.
+// label returns the control that is a label of the tenant's namespaces for admission.
 func label(key string, await func(ctx context.Context, t *target, labelled bool) error) Control {
 	return Control{
 		Name: "label " + key,
@@ -241,7 +241,7 @@ func (t *target) labelNamespace(ctx context.Context, name, key, value string) er
 	return t.admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
 }
 
-// podsRefused waits until a privileged Pod is refused in the tenant's namespace, or accepted.
+// podsRefused waits until the API server refuses a privileged Pod in the tenant's namespace, or accepts it.
 func (t *target) podsRefused(ctx context.Context, refused bool) error {
 	privileged := true
 	// A quota of the namespace refuses a Pod without requests.

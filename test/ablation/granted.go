@@ -13,16 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// takenBack returns the control that the manager deletes a granted artifact when the grant
-// ends. Without the manager there would be no grants. So the control is removed by an
-// admission policy that strips the manager's label from its copies: the manager does not touch
-// objects without the label.
+// takenBack returns the control that the manager deletes a granted artifact when the grant ends. Without
+// the manager there would be no grants. So an admission policy removes the control: it removes the
+// manager's label from the manager's copies, and the manager does not change objects without the label.
 func takenBack() Control {
 	return Control{
 		Name: "the manager, which deletes the artifact when the grant ends",
 		Away: "the API server removes the label by which the manager recognizes its copies, so that the manager ignores them; the rule about the manager's requests is removed, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			// The rule does not let the manager write a copy without its label.
+			// This rule refuses a copy without the manager's label.
 			enforce, err := rule("manager").remove(ctx, t)
 			if err != nil {
 				return enforce, err
@@ -63,7 +62,7 @@ func disowning() (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdm
 	return policy, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}}
 }
 
-// disowned waits until copies lose the label, or keep it.
+// disowned waits until new copies lose the label, or keep it.
 func (t *target) disowned(ctx context.Context, want bool) error {
 	return poll(ctx, "copies to lose the manager's label, or to keep it", func() (bool, error) {
 		u := &unstructured.Unstructured{}

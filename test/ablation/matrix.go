@@ -21,9 +21,9 @@ func (r Row) Name() string {
 	return strings.Join(names, " and ")
 }
 
-// Matrix returns the results as text: a row for each attack, a column for each row of the
-// table, by number. An x marks an attack that got through, a dot a stopped one; a blank marks
-// an attack that was not tried.
+// Matrix returns the results as text: a line for each attack, and a column for each row of the table, by
+// number. An x marks an attack that got through, and a dot a stopped attack; a blank marks an attack that
+// was not tried.
 func Matrix(all []Measured) string {
 	var b strings.Builder
 	for i, m := range all {
@@ -59,7 +59,7 @@ func Matrix(all []Measured) string {
 
 //go:generate go run ../../hack/ablation ../../docs/reference/ablation.md
 
-// Document writes the table as a page of Markdown.
+// Document returns the table as a page of Markdown.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Which control stops which attack

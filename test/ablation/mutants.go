@@ -25,23 +25,23 @@ type Mutant struct {
 	Effect Effect
 }
 
-// Effect describes the change of a mutant. One field is set, or several related fields. None is
-// set for a mutant that all attacks must see as the fleet itself.
+// Effect describes the change of a mutant. One field or several related fields are set. No field is set for
+// a mutant that must not change the result of any attack.
 type Effect struct {
-	// Controller runs without Flag.
+	// Controller is the controller that runs without Flag.
 	Controller, Flag string
-	// Policy is the policy that the mutant changes. It refuses nothing any more; or, if
-	// Validation, an index, is not negative, this validation becomes true; or, if Resource or
-	// Operation is not empty, the policy does not match it any more.
+	// Policy is the policy that the mutant changes. If Validation is an index and not negative, this
+	// validation becomes true; if Resource or Operation is not empty, the policy no longer matches it;
+	// otherwise the policy refuses nothing.
 	Policy              string
 	Validation          int
 	Resource, Operation string
-	// Label is missing from the tenant's namespaces.
+	// Label is the label that is missing in the tenant's namespaces.
 	Label string
-	// Quota is a key of spec.hard that is missing.
+	// Quota is the key that is missing in spec.hard.
 	Quota string
-	// Rules are the rights of the tenant's account in its namespaces, Everywhere its rights
-	// in all namespaces.
+	// Rules are the rights of the tenant's account in its namespaces, and Everywhere its rights in all
+	// namespaces.
 	Rules, Everywhere []rbacv1.PolicyRule
 }
 
@@ -49,14 +49,13 @@ type Effect struct {
 type Controls struct {
 	// Flags are the security flags of Flux's controllers, by controller.
 	Flags map[string][]string
-	// Policies are the ValidatingAdmissionPolicies, Bindings their bindings, which have the same
-	// names.
+	// Policies are the ValidatingAdmissionPolicies. Bindings are their bindings, which have the same names.
 	Policies []admissionv1.ValidatingAdmissionPolicy
 	Bindings []admissionv1.ValidatingAdmissionPolicyBinding
-	// Labels are the labels of the tenant's namespaces that decide about admission, Quotas
-	// the keys of spec.hard in them, and AccountLabels the labels of the tenant's account.
+	// Labels are the labels of the tenant's namespaces that affect admission, Quotas the keys of spec.hard
+	// in these namespaces, and AccountLabels the labels of the tenant's account.
 	Labels, Quotas, AccountLabels []string
-	// Rules are the rules of the tenant's ClusterRole, which Role names.
+	// Role is the name of the tenant's ClusterRole, and Rules are its rules.
 	Role  string
 	Rules []rbacv1.PolicyRule
 	// Outside is set if the tenant's account and sync are in a namespace of the platform.
@@ -65,11 +64,12 @@ type Controls struct {
 	Nameless bool
 }
 
-// securityFlags are the flags of Flux that the lockdown consists of.
+// securityFlags are the flags of Flux's lockdown.
 var securityFlags = []string{"--no-cross-namespace-refs", "--default-service-account", "--no-remote-bases"}
 
-// Mutants reads the controls of a fleet as one of its tenants has them, and returns a mutant
-// for each: without it, and weakened in each way that the kind of control has.
+// Mutants returns the controls that apply to a tenant of a fleet, and the mutants of each control: without
+// the control, and weakened in each way that its kind allows. It returns an error if it cannot read the
+// controls.
 func Mutants(ctx context.Context, opts Options) (Controls, []Mutant, error) {
 	t, err := newTarget(ctx, opts)
 	if err != nil {
@@ -103,7 +103,7 @@ func Mutants(ctx context.Context, opts Options) (Controls, []Mutant, error) {
 	return found, all, nil
 }
 
-// stopsNothing reports whether a policy only shows that the API server enforces the others.
+// stopsNothing reports whether a policy only shows that the API server enforces the other policies.
 func stopsNothing(name string) bool {
 	return strings.HasPrefix(name, sentinel) || name == "tenure-enforced"
 }
@@ -210,7 +210,7 @@ func policyMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	return all
 }
 
-// rewritten returns a control that is removed by a change of a policy's spec.
+// rewritten returns the control that is removed by a change of a policy's spec.
 func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdmissionPolicySpec)) Control {
 	return Control{Name: name, Away: away, remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		var before *admissionv1.ValidatingAdmissionPolicySpec
@@ -223,7 +223,7 @@ func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdm
 				return nil
 			})
 		}
-		// The next attack waits for the removal and for the last restoration at once.
+		// The next attack waits for the removal and for the last restoration at the same time.
 		restore := func(ctx context.Context) error {
 			if before == nil {
 				return nil
@@ -234,7 +234,7 @@ func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdm
 	}}
 }
 
-// withoutHard returns a control that is a limit of the quotas in the tenant's namespaces.
+// withoutHard returns the control that is a limit of the quotas in the tenant's namespaces.
 func withoutHard(key string) Control {
 	return Control{Name: "quota of " + key, Away: "it is removed from spec.hard", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		var changed []corev1.ResourceQuota
@@ -281,8 +281,8 @@ func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.
 	})
 }
 
-// roleMutants returns the mutants of the tenant's role: every resource of the groups of a rule in
-// place of its resources, every verb in place of its verbs, the role bound in all namespaces, and
+// roleMutants returns the mutants of the tenant's role: with every resource of the groups of a rule instead
+// of its resources, with every verb instead of its verbs, with the role bound in all namespaces, and with
 // cluster-admin in addition.
 func (t *target) roleMutants(found Controls) []Mutant {
 	if found.Role == "" {
@@ -293,7 +293,7 @@ func (t *target) roleMutants(found Controls) []Mutant {
 		groups := strings.Join(rule.APIGroups, ", ")
 		if !slices.Contains(rule.Resources, "*") {
 			wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"*"}, Verbs: rule.Verbs}
-			// A right to a resource of no name shows that the wider rule is in force.
+			// A right to an invented resource shows that the wider rule is in force.
 			probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{sentinel}, Verbs: rule.Verbs}
 			name := fmt.Sprintf("list of resources of group %q with the verbs %v in ClusterRole %s", groups, rule.Verbs, found.Role)
 			all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
@@ -310,8 +310,8 @@ func (t *target) roleMutants(found Controls) []Mutant {
 	return append(all, Mutant{beside("role that is not cluster-admin", everything, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{everything}}})
 }
 
-// beside returns a control that is removed by an additional role with a rule in the tenant's
-// namespaces. The removal has taken effect when the account has the right in probe.
+// beside returns the control that is removed by an additional role with a rule in the tenant's namespaces.
+// The removal has taken effect when the account has the right in probe.
 func beside(name string, rule, probe rbacv1.PolicyRule) Control {
 	return Control{Name: name, Away: "a role beside it has all of them", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		r := &rbacv1.ClusterRole{}

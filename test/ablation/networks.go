@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// networkPolicies returns the control of the fleet's own NetworkPolicies. The removal leaves the
-// policies of the manager in place, because the manager would write them again.
+// networkPolicies returns the control that is the fleet's own NetworkPolicies. The removal does not affect
+// the policies of the manager, because the manager would write them again.
 func networkPolicies() Control {
 	return Control{
 		Name: "network policies of the tenant's namespaces",
@@ -53,8 +53,8 @@ func networkPolicies() Control {
 	}
 }
 
-// isolation returns the control of the policies that the manager writes: NetworkPolicies, and
-// ClusterNetworkPolicies above them.
+// isolation returns the control that is the policies that the manager writes: NetworkPolicies, and the
+// ClusterNetworkPolicies that precede them.
 func isolation() Control {
 	return Control{
 		Name: "network policies that the manager writes",

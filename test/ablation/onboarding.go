@@ -14,9 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// webhookDelay is the time after which the API server has read the change of a webhook's
-// configuration. The webhook for quotas changes no object, so nothing shows the API server's
-// state.
+// webhookDelay is the time after which the API server has read a change of a webhook configuration. The
+// webhook for quotas changes no object, so no response shows whether the API server has read the change.
 const webhookDelay = 2 * time.Second
 
 // quotaWebhook returns the control that is the webhook for divided quotas.
@@ -43,7 +42,7 @@ func quotaWebhook() Control {
 	}
 }
 
-// wait returns after a time, or with an error when the context ends.
+// wait waits for a duration, and returns an error if the context ends before.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -53,7 +52,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// appliedAlone returns the control that no other Tenant is applied with the tenant's.
+// appliedAlone returns the control that no delivery applies another Tenant together with the tenant's.
 func appliedAlone() Control {
 	return Control{
 		Name: "a Kustomization for each Tenant",

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// besideAnOwner returns a control that is removed while an additional account owns the tenant.
-// The platform has applied no objects to this account in the tenant's namespace.
+// besideAnOwner returns the control with an additional account that owns the tenant while the control is
+// removed. The platform has applied no objects to this account in the tenant's namespace.
 func besideAnOwner(c Control) Control {
 	remove := c.remove
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
@@ -31,8 +31,8 @@ func besideAnOwner(c Control) Control {
 	return c
 }
 
-// owns adds an account to the owners of the tenant, or removes it, and waits until the
-// parameters of its namespace list it or not.
+// owns adds an account to the owners of the tenant, or removes it, and waits until the parameters of its
+// namespace list it or no longer list it.
 func (t *target) owns(ctx context.Context, account *corev1.ServiceAccount, want bool) error {
 	tenant := ofTenure("Tenant", "", t.tenant.Name)
 	if err := t.admin.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {

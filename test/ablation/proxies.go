@@ -25,22 +25,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The fleet's proxy has no switch that disables a control, and must not have one. So another
-// proxy with an admin's rights runs in front of it. It handles the requests for one control
-// like a proxy without this control, and passes all other requests on unchanged.
+// The fleet's proxy has no switch that disables a control, and must not have one. So another proxy with an
+// admin's rights runs in front of it. For the requests that one control affects, this proxy behaves like a
+// proxy without the control; it forwards all other requests unchanged.
 
 // naive is the proxy in front of the fleet's proxy.
 type naive struct {
 	admin  client.Client
-	api    http.Handler // passes on to the API server with an admin's rights
-	next   http.Handler // passes requests unchanged to the fleet's proxy
+	api    http.Handler // forwards requests to the API server with an admin's rights
+	next   http.Handler // forwards requests unchanged to the fleet's proxy
 	world  *http.Client
 	takes  fault
 	server *http.Server
 }
 
-// fault handles the requests that a removed control is about, and reports whether it handled a
-// request.
+// fault handles the requests that a removed control affects, and reports whether it handled a request.
 type fault func(n *naive, w http.ResponseWriter, r *http.Request) bool
 
 // proxyRows returns the rows of the proxy's controls.
@@ -60,7 +59,7 @@ func proxyRows() []Row {
 	}
 }
 
-// before returns a control of the proxy that is removed by another proxy in front of it.
+// before returns the control of the proxy that is removed by another proxy in front of it.
 func before(name, instead string, takes fault) Control {
 	return Control{
 		Name: "proxy " + name,
@@ -93,8 +92,7 @@ func before(name, instead string, takes fault) Control {
 	}
 }
 
-// diverted is the world in which the address of the fleet's proxy leads to another
-// one.
+// diverted is an outside network in which the address of the fleet's proxy leads to another proxy.
 type diverted struct {
 	catalog.Outside
 	address, to string
@@ -159,8 +157,7 @@ func (t *target) newNaive(world *http.Client, address string, trusted []byte) (*
 	}, nil
 }
 
-// serve listens on loopback, with the certificate of the fleet's proxy, and returns
-// where.
+// serve listens on loopback with the certificate of the fleet's proxy, and returns the address.
 func (n *naive) serve(ctx context.Context, t *target, address string) (string, error) {
 	namespace := strings.Split(address, ".")[1]
 	var pair corev1.Secret
@@ -187,8 +184,8 @@ func (n *naive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unchanged passes requests on unchanged. A reverse proxy of the standard library removes
-// headers, and the attacks depend on headers.
+// unchanged forwards requests unchanged. A reverse proxy of the standard library removes headers, and the
+// attacks depend on headers.
 type unchanged struct {
 	address string
 	way     http.RoundTripper
@@ -271,8 +268,8 @@ func readsAsItself(n *naive, w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// mistakes returns the fault of a proxy that compares service accounts as text: it shows a
-// Tenant to an account with the same text as an owner.
+// mistakes returns the fault of a proxy that compares service accounts as text: it shows a Tenant to an
+// account that has the same text as an owner.
 func mistakes(text func(namespace, name string) string) fault {
 	return func(n *naive, w http.ResponseWriter, r *http.Request) bool {
 		who, somebody := n.caller(r)

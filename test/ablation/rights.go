@@ -26,8 +26,8 @@ const (
 	everywhere
 )
 
-// role returns the control that the tenant's role lacks a right. It is removed by an
-// additional role with the right, which has the same effect.
+// role returns the control that the tenant's role lacks a right. An additional role with the right removes
+// the control, which has the same effect.
 func role(right string, where scope, rules ...rbacv1.PolicyRule) Control {
 	how := "in the tenant's namespaces"
 	if where == everywhere {
@@ -66,8 +66,8 @@ func bound(place string, where scope) Control {
 	}
 }
 
-// privileged returns the control that no account in the tenant's namespaces has more rights
-// than the tenant.
+// privileged returns the control that no account in the tenant's namespaces has more rights than the
+// tenant.
 func privileged() Control {
 	return Control{
 		Name: "no privileged account in the tenant's namespace",
@@ -87,8 +87,8 @@ func privileged() Control {
 	}
 }
 
-// bind binds the tenant's account to a cluster role, and waits until a rule of it takes
-// effect. The returned function undoes this.
+// bind binds the tenant's account to a cluster role, and waits until a rule of the role takes effect. The
+// returned function removes the binding.
 func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule rbacv1.PolicyRule) (func(context.Context) error, error) {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: t.account.Namespace, Name: t.account.Name}}
@@ -126,8 +126,7 @@ func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule
 	return undo, t.mayNow(ctx, namespace, rule, true)
 }
 
-// mayNow waits until the tenant's account has the right of a rule in a namespace,
-// or has not.
+// mayNow waits until the tenant's account has the right of a rule in a namespace, or no longer has it.
 func (t *target) mayNow(ctx context.Context, namespace string, rule rbacv1.PolicyRule, want bool) error {
 	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
 	return poll(ctx, "the rights to be in force", func() (bool, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// Rows returns the controls of the example fleet in the order of their removal. With each new
-// attack that one of them stops, add its key to the row of the control, or add a row.
+// Rows returns the controls of the example fleet in the order of their removal. For each new attack that
+// one of them stops, add the attack's key to the row of the control, or add a row.
 func Rows() []Row {
 	return []Row{
 		singleControl(flag("kustomize-controller", "--no-cross-namespace-refs"), "S1-api"),
@@ -63,8 +63,8 @@ func Rows() []Row {
 	}
 }
 
-// Excluded returns the attacks that are in no row, by key, with the reasons. An attack that is neither
-// in a row nor in the list gets through on plain Flux if a rule of Tenure names it.
+// Excluded returns the attacks without a row, by key, with the reasons. An attack without a row that is not
+// in the list of exclusions gets through on plain Flux if a rule of Tenure names it.
 func Excluded() map[string]Exclusion {
 	excluded, inRow := listedExclusions(), map[string]bool{}
 	for _, row := range Rows() {

@@ -18,15 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// target is the cluster whose controls are removed.
+// target is the cluster from which the controls are removed.
 type target struct {
 	opts   Options
 	admin  client.WithWatch
 	tenant discovery.Tenant
-	// account is the account that the tenant attacks with.
+	// account is the account as which the tenant attacks.
 	account discovery.Account
 	// unsettled is set while the API server may not enforce the last change of a policy yet. The next
-	// attack waits for it: for the restoration of a row and the removal of the next one at once.
+	// attack waits until it does, and so for the restoration of a row and the removal of the next row at
+	// the same time.
 	unsettled bool
 	// neighbour is a namespace of another tenant, or empty.
 	neighbour string
@@ -58,7 +59,7 @@ func newTarget(ctx context.Context, opts Options) (*target, error) {
 	return t, nil
 }
 
-// attack tries attacks as the tenant, with all policies in force.
+// attack runs attacks as the tenant, after all policies are in force.
 func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (catalog.Report, error) {
 	if t.unsettled {
 		if err := t.policiesInForce(ctx); err != nil {
@@ -70,8 +71,8 @@ func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (ca
 	return catalog.Run(ctx, opts)
 }
 
-// cleanUp removes the objects that all rows share, and waits until they are gone, so that another
-// run can follow.
+// cleanUp removes the objects that all rows share, and waits until they are gone, so that another run can
+// follow.
 func (t *target) cleanUp(ctx context.Context) error {
 	victim := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalog.VictimNamespace}}
 	errs := []error{client.IgnoreNotFound(t.admin.Delete(ctx, victim)), catalog.RemovePolicy(ctx, t.admin, sentinel)}
@@ -81,9 +82,9 @@ func (t *target) cleanUp(ctx context.Context) error {
 	}))...)
 }
 
-// suspend suspends the platform's own Kustomizations, which would restore removed controls, but
-// not the tenant's own one if it is in the platform's namespace. The returned function resumes
-// them.
+// suspend suspends the platform's own Kustomizations, which would restore removed controls. It does not
+// suspend the tenant's own Kustomization in the platform's namespace. The returned function resumes the
+// suspended Kustomizations.
 func (t *target) suspend(ctx context.Context) (func(context.Context) error, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
@@ -107,11 +108,11 @@ func (t *target) suspend(ctx context.Context) (func(context.Context) error, erro
 	return func(ctx context.Context) error { return set(ctx, "null") }, set(ctx, "true")
 }
 
-// patience bounds each wait for the cluster.
+// patience is the maximum duration of each wait for the cluster.
 const patience = time.Minute
 
-// poll waits until done returns true. It polls, since only answers of the API server show the
-// condition, and these cannot be watched.
+// poll waits until done returns true. It polls, because only responses of the API server show the
+// condition, and a watch cannot observe them.
 func poll(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TenureRows returns the controls of a fleet with Tenure's rules, its proxy, the manager,
-// Tenure's role for tenants and Flux's lockdown: each rule by itself if it alone stops an
-// attack, and together with the flag or the role that stops the same attack. [Rows] has the
-// other controls of such a fleet, which belong to Flux. A rule that is not in the list, and whose
-// attacks no rule of the list stops alone, gets a row with all attacks that it names.
+// TenureRows returns the controls of a fleet with Tenure's rules, its proxy, the manager, Tenure's role for
+// tenants and Flux's lockdown. A rule that alone stops an attack has a row of its own; otherwise its row
+// includes the flag or the role that stops the same attack. [Rows] has the other controls of such a fleet,
+// which belong to Flux. A rule that is not in the list, and whose attacks no rule of the list stops alone,
+// gets a row with all attacks that it names.
 func TenureRows() []Row {
 	rows := listedTenureRows()
 	listed, stopped := map[string]bool{}, map[string]bool{}
@@ -48,8 +48,8 @@ func TenureRows() []Row {
 	return rows
 }
 
-// listedTenureRows returns the rows of the rules that stop only a part of the attacks that they name, or not
-// alone, and the rows of other controls.
+// listedTenureRows returns the rows of the rules that stop only some of the attacks that they name, or stop
+// them only together with other controls, and the rows of other controls.
 func listedTenureRows() []Row {
 	both := func(other Control, name string, attacks ...string) Row {
 		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
@@ -96,7 +96,7 @@ func listedTenureRows() []Row {
 		// The attack requests a token for any account of the namespace. The rule tokens refuses
 		// only tokens for the accounts that Flux impersonates.
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
-		// Owners have the right to patch namespaces: the rule limits the namespaces and the
+		// Owners' accounts have the right to patch namespaces: the rule limits the namespaces and the
 		// changes, and so does the webhook.
 		{Controls: []Control{rule("namespaces"), countingWebhook()}, Attacks: []string{"I6-api", "I7-api"}, Also: []string{"A2-api"}},
 		{Controls: []Control{rule("namespaces"), countingWebhook(), rule("namespace-names")}, Attacks: []string{"I18-api"}, Also: []string{"A2-api", "I6-api", "I7-api", "I16-api", "I20-api", "I21-api-labels"}},
@@ -116,7 +116,7 @@ func listedTenureRows() []Row {
 		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
 		singleControl(privileged(), "I2-api"),
 
-		// A base is elsewhere, too.
+		// A base is on another host, too.
 		{Controls: []Control{flag("kustomize-controller", "--no-remote-bases"), noWayOut()}, Attacks: []string{"S7-git"}, Also: []string{"S15-git"}},
 		singleControl(noWayOut(), "S15-git"),
 		singleControl(takenBack(), "S11-api", "I25-api"),
@@ -137,8 +137,8 @@ func listedTenureRows() []Row {
 // onManagedObjects are the attacks on the platform's objects in the tenant's namespaces.
 var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I10-api", "I23-api", "W1-api", "W8-api"}
 
-// onManaged returns a row for an attack on an object of the manager, which the rule about
-// these objects stops as well.
+// onManaged returns the row of an attack on an object of the manager, which the rule about these objects
+// also stops.
 func onManaged(row Row) Row {
 	row.Controls = append(row.Controls, rule("managed"))
 	row.Also = append(row.Also, onManagedObjects...)
@@ -152,9 +152,8 @@ func withForeignMetrics(row Row) Row {
 	return row
 }
 
-// withOwnCharts returns a row for attacks with charts from the tenant's own repository.
-// The rule for charts stops these before the row's own control does, so the row removes
-// that rule too.
+// withOwnCharts returns the row of attacks with charts from the tenant's own repository. The rule for
+// charts stops these before the row's own control does, so the row removes that rule too.
 func withOwnCharts(r Row) Row {
 	charts := rule("charts")
 	for i, c := range r.Controls {
@@ -203,9 +202,8 @@ func (t *target) unhook(ctx context.Context) (func(context.Context) error, error
 	return again, t.webhookCalled(ctx, false)
 }
 
-// webhookCalled waits until the API server calls the webhook for the namespaces of the
-// tenant's first owner, or no longer calls it. A namespace shows the call by the level of Pod
-// Security that the webhook adds.
+// webhookCalled waits until the API server calls the webhook for the namespaces of the tenant's first
+// owner, or no longer calls it. The Pod Security level that the webhook adds to a namespace shows the call.
 func (t *target) webhookCalled(ctx context.Context, want bool) error {
 	if len(t.tenant.Owners) == 0 {
 		return errors.New("the tenant has no owner whose namespaces the webhook is asked about")
@@ -235,9 +233,9 @@ func managedQuotas() Control {
 	return c
 }
 
-// withoutManager returns a control of objects that the manager writes. For the removal the manager is
-// stopped, since it would write them again, and its webhook is deleted, since owners could create
-// no namespaces without it.
+// withoutManager returns a control that consists of objects of the manager. The removal stops the manager,
+// since it would write the objects again, and deletes its webhook, since owners could create no namespaces
+// without the manager.
 func withoutManager(plain Control) Control {
 	return Control{
 		Name: plain.Name,
@@ -267,8 +265,8 @@ func withoutManager(plain Control) Control {
 	}
 }
 
-// TenureExcluded returns the attacks that neither [TenureRows] nor [Rows] has. Tenure's rules
-// stop the attacks that Flux does not.
+// TenureExcluded returns the attacks that are in neither [TenureRows] nor [Rows], by key, with the reasons.
+// Tenure's rules stop the attacks that Flux does not stop.
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
@@ -280,8 +278,8 @@ func TenureExcluded() map[string]Exclusion {
 	return excluded
 }
 
-// withAccounts returns a row for the default account of a controller. The rule in the row
-// alone stops further attacks.
+// withAccounts returns the row of the default account of a controller. The rule in the row also stops
+// further attacks alone.
 func withAccounts(controller, attack string) Row {
 	const flagName = "--default-service-account"
 	return Row{
@@ -329,8 +327,8 @@ func warning(name string) Control {
 	}
 }
 
-// warnMode returns the control that the rules about objects deny. Without it, they are in warn
-// mode: those that always deny still stop their attacks, by the policies of warn mode.
+// warnMode returns the control that the rules about objects deny. Without it, they are in warn mode: the
+// rules that always deny still stop their attacks, through the policies of warn mode.
 func warnMode() Control {
 	return Control{
 		Name: "rules about objects deny",
@@ -378,9 +376,8 @@ func warnMode() Control {
 	}
 }
 
-// besideAShard returns a control that is removed while the namespace of another tenant is in a
-// shard. Otherwise no namespace would have to be in a shard, and an attack would have no
-// target.
+// besideAShard returns the control, with the namespace of another tenant in a shard while the control is
+// removed. Without any shard, an attack would have no target.
 func besideAShard(c Control) Control {
 	remove := c.remove
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
@@ -395,8 +392,8 @@ func besideAShard(c Control) Control {
 	return c
 }
 
-// aboutClaims returns a control of adoption that is removed while the platform has no Pod without a workload in
-// the tenant's namespaces. Then only its claims can be taken over.
+// aboutClaims returns the control of adoption. While it is removed, the platform has no Pod without a
+// controller in the tenant's namespaces, so that a workload can adopt only its claims.
 func aboutClaims(c Control) Control {
 	remove := c.remove
 	c.Name += " about claims"
@@ -470,12 +467,12 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 	return restore, nil
 }
 
-// sharedRule returns a control that is a rule sharing its policies with others.
+// sharedRule returns the control that is a rule which shares its policies with others.
 func sharedRule(r admission.Rule) Control {
 	return weakenedRule(r, "", "its expression is removed from the policies "+strings.Join(r.Policies(), " and "), nil)
 }
 
-// aboutGateways returns the control that is a rule about Gateways, without the other kinds of the rule.
+// aboutGateways returns the control that is the part of a rule about Gateways.
 func aboutGateways(name string) Control {
 	rules := admission.Rules()
 	r := rules[slices.IndexFunc(rules, func(r admission.Rule) bool { return r.Name == admission.Prefix+name })]
@@ -484,8 +481,8 @@ func aboutGateways(name string) Control {
 	})
 }
 
-// weakenedRule returns the control that is a part of a rule, and is removed with a weaker expression of the
-// rule; nil removes the rule.
+// weakenedRule returns the control that is a part of a rule. The function weaker returns the weaker
+// expression without this part; if it is nil, the whole rule is removed.
 func weakenedRule(r admission.Rule, part, away string, weaker func(string) string) Control {
 	return Control{
 		Name: "rule " + r.Name + part,
@@ -531,8 +528,8 @@ func (t *target) changePolicy(ctx context.Context, name string, change func(*adm
 	return t.change(ctx, client.ObjectKey{Name: name}, p, func() error { return change(p) })
 }
 
-// change reads an object, changes it and writes it. It does so again after a conflict with a
-// controller, as the one that writes the status of policies, quotas and Deployments.
+// change reads an object, changes it and writes it. It retries after a conflict with a controller, such as
+// the controllers that write the status of policies, quotas and Deployments.
 func (t *target) change(ctx context.Context, key client.ObjectKey, o client.Object, edit func() error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := t.admin.Get(ctx, key, o); err != nil {

@@ -39,8 +39,8 @@ func (c Controls) selected(key string) bool {
 	return false
 }
 
-// selectedBy waits until bindings that select namespaces by a label select the tenant's
-// namespace, or do not.
+// selectedBy waits until bindings that select namespaces by a label select the tenant's namespace, or no
+// longer select it.
 func (t *target) selectedBy(ctx context.Context, key string, want bool) error {
 	const name = sentinel + "-selected"
 	configMaps := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
@@ -71,9 +71,8 @@ func (t *target) selectedBy(ctx context.Context, key string, want bool) error {
 	return errors.Join(err, client.IgnoreNotFound(t.admin.Delete(done, b)), client.IgnoreNotFound(t.admin.Delete(done, p)))
 }
 
-// bindingMutants returns the mutants of what surrounds the expressions of a policy: its
-// operations, match conditions and failure policy, and the actions, namespaces and parameters of
-// its binding.
+// bindingMutants returns the mutants of the parts of a policy other than its expressions: operations, match
+// conditions and failure policy, and the actions, namespaces and parameters of its binding.
 func bindingMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	off, none := Effect{Policy: p.Name, Validation: -1}, Effect{Validation: -1}
 	all := []Mutant{
@@ -94,8 +93,8 @@ func bindingMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 		}), off},
 		{rewritten(p.Name, "failure policy Fail of policy "+p.Name, "it is Ignore", ignoreFailures), none},
 	}
-	// Without CREATE, a policy still keeps Flux from writing its finalizer to what it would refuse,
-	// so that some attacks end in a wait.
+	// Without CREATE, a policy still prevents Flux from adding its finalizer to a refused object, so some
+	// attacks would wait for Flux.
 	all = append(all, Mutant{
 		rewritten(p.Name, "operation UPDATE in policy "+p.Name, "the policy matches CONNECT in its place", func(spec *admissionv1.ValidatingAdmissionPolicySpec) {
 			for i := range spec.MatchConstraints.ResourceRules {
@@ -110,7 +109,7 @@ func bindingMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	if p.Spec.ParamKind == nil {
 		return all
 	}
-	// A policy without its parameter that fails closed refuses everything, which is no weaker.
+	// If a policy that fails closed has no parameter, it refuses everything, which is not weaker.
 	withoutParameter := func(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec) { spec.ParamRef = nil }
 	return append(all,
 		Mutant{rebound(p.Name, "action Deny of policy "+p.Name+" without its parameter", func(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
@@ -127,7 +126,7 @@ func ignoreFailures(spec *admissionv1.ValidatingAdmissionPolicySpec) {
 	spec.FailurePolicy = &ignore
 }
 
-// together returns a control that is removed with two others.
+// together returns a control that removes two controls at once.
 func together(name string, first, second Control) Control {
 	return Control{Name: name, Away: "both are gone", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		one, err := first.remove(ctx, t)
@@ -139,7 +138,7 @@ func together(name string, first, second Control) Control {
 	}}
 }
 
-// rebound returns a control that is removed by a change of the spec of a policy's binding.
+// rebound returns the control that is removed by a change of the spec of a policy's binding.
 func rebound(policy, name string, change func(*admissionv1.ValidatingAdmissionPolicyBindingSpec)) Control {
 	return Control{Name: name, Away: "the binding is changed", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		key := client.ObjectKey{Name: policy}
@@ -165,8 +164,8 @@ func rebound(policy, name string, change func(*admissionv1.ValidatingAdmissionPo
 	}}
 }
 
-// accountLabels returns the mutants in which the tenant's account lacks a label: discovery reads
-// it, and no attack depends on it.
+// accountLabels returns the mutants in which the tenant's account lacks a label: discovery reads the label,
+// and no attack depends on it.
 func accountLabels(found Controls) []Mutant {
 	var all []Mutant
 	for _, key := range found.AccountLabels {
@@ -185,7 +184,7 @@ func accountLabels(found Controls) []Mutant {
 	return all
 }
 
-// rights are rights that no tenant should have, each a mutant of a role without it.
+// rights are rights that no tenant should have. Each is a mutant in which the tenant has the right.
 var rights = []struct {
 	where scope
 	rule  rbacv1.PolicyRule

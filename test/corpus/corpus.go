@@ -1,9 +1,8 @@
-// Package corpus holds small fleets of the shapes that public repositories have, each with
-// the verdicts of all attacks. The verdicts were written from reading the fleet, before the first
-// run of verify; docs/design/verify.md lists the corrections. A folder is a fleet: platform is the
-// platform's repository, the other folders are the tenants' repositories, and expected.yaml holds
-// the verdicts. The file facts.yaml lists the verdicts that follow from a missing control or a
-// missing target.
+// Package corpus holds small fleets in the shapes of public repositories, each with the verdicts of all
+// attacks. Their author read the fleet and wrote the verdicts before the first run of verify;
+// docs/design/verify.md lists the corrections. A folder is a fleet: platform is the platform's repository,
+// the other folders are the tenants' repositories, and expected.yaml holds the verdicts. The file
+// facts.yaml lists the verdicts that follow from a missing control or a missing target.
 package corpus
 
 import (
@@ -34,8 +33,8 @@ type Fleet struct {
 	Says string `json:"says"`
 	// NotReady are the Flux objects that do not become ready, as KIND/NAMESPACE/NAME.
 	NotReady []string `json:"notReady"`
-	// Platform holds the reason of each namespace in which Flux delivers and that is not a
-	// tenant's.
+	// Platform holds the namespaces in which Flux delivers and that belong to no tenant, each with the
+	// reason.
 	Platform map[string]string `json:"platform"`
 	// Tenants are the tenants, by name.
 	Tenants map[string]Tenant `json:"tenants"`
@@ -45,16 +44,15 @@ type Fleet struct {
 type Tenant struct {
 	// Why is the evidence in the fleet that it is a tenant.
 	Why string `json:"why"`
-	// Default is the outcome of the rows that no fact and no exception names, and Reason
-	// says why.
+	// Default is the outcome of the rows that no fact and no exception names, and Reason is its reason.
 	Default catalog.Outcome `json:"default"`
 	Reason  string          `json:"reason"`
 	// Facts are names in facts.yaml.
 	Facts []string `json:"facts"`
 	// Exceptions have precedence over facts.
 	Exceptions []Fact `json:"exceptions"`
-	// Like is the tenant of the same shape that is attacked in full. Of this one, an attack
-	// that waits for Flux is listed only if it got through.
+	// Like is the tenant of the same shape that tries all attacks. The report lists an attack of this
+	// tenant that waits for Flux only if it got through.
 	Like string `json:"like"`
 }
 
@@ -66,16 +64,16 @@ type Fact struct {
 	Rows []string `json:"rows"`
 }
 
-// Verdict is how an attack ends, and why.
+// Verdict is the expected outcome of an attack, with the reason.
 type Verdict struct {
 	Outcome catalog.Outcome
 	Reason  string
-	// Optional is set if the report may leave the attack out; see [Tenant.Like].
+	// Optional is set if the report may omit the attack; see [Tenant.Like].
 	Optional bool
 }
 
-// Load reads all fleets of the corpus in a folder, by name. It returns an error if a file
-// says something of an attack or a fact that does not exist, or gives no reason.
+// Load reads all fleets of the corpus in a folder, by name. It returns an error if a file names an attack
+// or a fact that does not exist, or gives no reason.
 func Load(dir string) ([]Fleet, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "expected.yaml"))
 	if err != nil || len(files) == 0 {
@@ -118,7 +116,7 @@ func read(file string, into any) error {
 	return nil
 }
 
-// resolve puts the facts before the exceptions, and checks all.
+// resolve puts the facts before the exceptions, and checks all of them.
 func (t *Tenant) resolve(facts map[string]Fact) error {
 	var all []Fact
 	for _, name := range t.Facts {
@@ -172,7 +170,7 @@ func (t Tenant) Verdicts() map[string]Verdict {
 	return all
 }
 
-// Found is how an attack ended, by the report of verify.
+// Found is the outcome of an attack in the report of verify.
 type Found struct {
 	Tenant, Key string
 	Outcome     catalog.Outcome
@@ -238,7 +236,7 @@ func (f Fleet) Command() []string {
 	return append(args, f.Args...)
 }
 
-// Assumed returns the Flux objects that verify is told to assume.
+// Assumed returns the Flux objects that the arguments tell verify to assume.
 func (f Fleet) Assumed() []string {
 	var all []string
 	for i, arg := range f.Args {

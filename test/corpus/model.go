@@ -11,19 +11,19 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// state holds the controls of a fleet for a tenant. The model computes the open attacks from the
-// controls alone, and shares nothing with the attacks.
+// state holds the controls of a fleet that apply to a tenant. The model computes the attacks that get
+// through from the controls alone, and shares no code with the attacks.
 type state struct {
 	flags    map[string]bool // CONTROLLER FLAG
 	policies map[string]bool // POLICY/VALIDATION/RESOURCE/OPERATION
 	labels   map[string]bool
 	quotas   map[string]bool
 	rules    []rbacv1.PolicyRule
-	// everywhere are the rules that hold in other namespaces too.
+	// everywhere are the rules that apply in other namespaces too.
 	everywhere []rbacv1.PolicyRule
-	// outside is set if the account, the source and the sync are in a namespace of the platform.
-	// The tenant's own Flux objects name accounts of their namespace, so that they do not have the
-	// rights of that account.
+	// outside is set if the account, the source and the sync are in a namespace of the platform. The
+	// tenant's own Flux objects name accounts of their own namespace, so they do not have the rights of
+	// that account.
 	outside bool
 	// nameless is set if the sync names no account.
 	nameless bool
@@ -110,15 +110,15 @@ var countedResources = map[string][]string{
 	notificationGroup: {"alerts", "providers", "receivers"},
 }
 
-// open returns, by attack, whether no control stops it, for all attacks that mutants of the corpus
-// can turn. The policies are the policies of the fleet company; the table of the attacks that a
-// validation stops was written from reading the validations.
+// open returns, for all attacks that mutants of the corpus can turn, whether no control stops the attack.
+// The policies are the policies of the fleet company; the author of the table of the attacks that a
+// validation stops read the validations.
 func (s state) open() map[string]bool {
 	in := func(verb, group, resource string) bool { return may(s.rules, verb, group, resource) }
 	out := func(verb, group, resource string) bool { return may(s.everywhere, verb, group, resource) }
 	flag := func(controller, name string) bool { return s.flags[controller+" "+name] }
 	syncs, releases := in("create", kustomizeGroup, "kustomizations"), in("create", helmGroup, "helmreleases")
-	// A tenant that creates objects may change them too.
+	// A tenant that creates objects may also change them.
 	held := func(policy string, validation int, resource string) bool {
 		return s.policies[policyKey(policy, validation, resource, "CREATE")] && s.policies[policyKey(policy, validation, resource, "UPDATE")]
 	}
@@ -150,10 +150,10 @@ func (s state) open() map[string]bool {
 		in("create", sourceGroup, "ocirepositories") || in("create", sourceGroup, "buckets")
 	namespaces := out("create", "", "namespaces") && out("patch", "", "namespaces")
 	binds := out("create", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles")
-	// Without an account in the sync and a default one, Flux applies as the controller.
+	// If neither the sync nor a flag names an account, Flux applies as the controller.
 	delivers := s.nameless && !flag("kustomize-controller", "--default-service-account")
 	installs := s.nameless && releases && !flag("helm-controller", "--default-service-account")
-	// A right to the platform's Flux objects is one to name another account or source.
+	// A right to the platform's Flux objects is a right to name another account or source.
 	syncsElsewhere := false
 	for _, k := range [][2]string{
 		{kustomizeGroup, "kustomizations"}, {helmGroup, "helmreleases"}, {sourceGroup, "gitrepositories"}, {sourceGroup, "ocirepositories"}, {sourceGroup, "helmrepositories"}, {sourceGroup, "buckets"},
@@ -181,7 +181,7 @@ func (s state) open() map[string]bool {
 		"N1-api":             alerts && !flag("notification-controller", flagged),
 		"N2-api":             receivers && !flag("notification-controller", flagged),
 		"S7-git":             !flag("kustomize-controller", "--no-remote-bases"),
-		"S15-git":            true, // of the fleets that are mutated, none takes the way to other hosts from kustomize-controller
+		"S15-git":            true, // none of the mutated fleets limits the hosts that kustomize-controller reaches
 
 		"I13-api":            syncs && !held("accounts", 1, "kustomizations") || releases && !held("accounts", 1, "helmreleases"),
 		"S5-api":             syncs && !held("dependencies", 0, "kustomizations"),
@@ -292,7 +292,7 @@ func Turned(c ablation.Controls, e ablation.Effect) []string {
 	return turned
 }
 
-// hasRights reports whether a mutant adds only rights that the tenant has anyway.
+// hasRights reports whether a mutant adds only rights that the tenant already has.
 func hasRights(c ablation.Controls, e ablation.Effect) bool {
 	for _, rule := range e.Rules {
 		for _, verb := range rule.Verbs {

@@ -20,7 +20,8 @@ type Survivor struct {
 	Reason                string
 }
 
-// Survivors reads the explained survivors from a folder, and returns none without their file. It returns an error if the file cannot be parsed, or if a survivor has no reason.
+// Survivors reads the explained survivors from a folder, and returns none if the folder has no such file.
+// It returns an error if the file cannot be parsed, or if a survivor has no reason.
 func Survivors(dir string) ([]Survivor, error) {
 	var all []Survivor
 	if err := read(filepath.Join(dir, "survivors.yaml"), &all); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -34,17 +35,17 @@ func Survivors(dir string) ([]Survivor, error) {
 	return all, nil
 }
 
-// wholeEvery selects the mutants with which all attacks are tried: one of so many. With the others,
-// an attack that waits for Flux is tried only if it must turn.
+// wholeEvery selects the mutants that all attacks are tried on: one of wholeEvery. On the others, an attack
+// that waits for Flux is tried only if it must turn.
 const wholeEvery = 25
 
 // Score counts mutants.
 type Score struct {
-	// Mutants is the number of all mutants, and Killed the number of mutants that turned exactly
-	// the predicted attacks. Redundant counts the killed mutants that had to turn no attack,
-	// because another control stops the same attacks. Explained survived with a reason.
+	// Mutants is the number of all mutants. Killed is the number of mutants that turned exactly the
+	// predicted attacks, and Redundant the number of these that had to turn no attack, because another
+	// control stops the same attacks. Explained is the number of survivors with a reason.
 	Mutants, Killed, Redundant, Explained int
-	// Survived are the other mutants, with the difference to the model.
+	// Survived are the other mutants, each with the difference to the model.
 	Survived []string
 }
 
@@ -65,9 +66,10 @@ func (s Score) String() string {
 		s.Mutants, s.Killed, s.Redundant, s.Explained, len(s.Survived), percent)
 }
 
-// Mutate makes the mutants of a running fleet as a tenant has them, one at a time, and
-// compares the attacks that turn with those that must. pick chooses mutants by name; nil
-// takes all. It writes a line for each to out.
+// Mutate creates the mutants of a running fleet for a tenant, one at a time, and compares the attacks that
+// turn with the attacks that must turn. pick selects mutants by name; nil selects all. It writes a line for
+// each mutant to out. It returns an error if the verdicts of the fleet and the model disagree, or if it
+// cannot create or attack a mutant.
 func (f Fleet) Mutate(ctx context.Context, opts catalog.Options, survivors []Survivor, pick func(name string) bool, out io.Writer) (Score, error) {
 	var score Score
 	excluded := ablation.Excluded()
@@ -105,7 +107,7 @@ func (f Fleet) Mutate(ctx context.Context, opts catalog.Options, survivors []Sur
 	return score, err
 }
 
-// count adds a mutant. The row without controls is the fleet as it was: it must be whole.
+// count adds a mutant. The row without controls is the unchanged fleet, which must have all its controls.
 func (s *Score) count(fleet, tenant string, m ablation.Measured, survivors []Survivor, out io.Writer) {
 	name := "(nothing is missing)"
 	if len(m.Row.Controls) > 0 {

@@ -44,7 +44,7 @@ func TestAblation(t *testing.T) {
 		through: plain,
 	}.attack(t)
 	expectSample(t, report)
-	// The API server counts what it refused by a policy, also after the policy is gone.
+	// The API server counts refusals by a policy, also after the deletion of the policy.
 	const marker = "tenure-canary-policies"
 	if !strings.Contains(r.kubectl("", "get", "--raw", "/metrics"), `policy="`+marker+`"`) {
 		t.Error("the attacks did not wait until the policies were in force")

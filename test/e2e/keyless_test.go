@@ -48,7 +48,7 @@ type transparencyLog struct {
 	id     []byte
 }
 
-// identity is whom a certificate names, and who says so.
+// identity is the identity in a certificate, and the issuer of the identity.
 type identity struct{ issuer, subject string }
 
 // certificateTemplate returns a certificate that is valid for an hour before and after now.

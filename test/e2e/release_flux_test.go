@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// testReleaseByFlux installs the released chart with the page's HelmRelease, as it is written there:
-// Flux verifies the signatures of the chart and of the manifests. It upgrades and uninstalls with
-// commits.
+// testReleaseByFlux installs the released chart with the HelmRelease of the page, unchanged: Flux verifies
+// the signatures of the chart and of the manifests. It upgrades and uninstalls with commits.
 func testReleaseByFlux(t *testing.T, published releases) {
 	const page, host = "docs/how-to/install.md", "registry.example.com"
 	programs := published.programs(t)

@@ -357,8 +357,9 @@ func (a admin) checked(failures ...string) {
 	}
 }
 
-// attacked lets the owner of the Tenant team attack without a pause, and do what it may. The result
-// ends this, and checks that no attack was admitted and that nothing else was refused for long.
+// attacked sends attacks and allowed requests as the owner of the Tenant team, without a pause. The
+// returned function stops them, and checks that no attack was admitted and that no allowed request was
+// refused for long.
 func (r run) attacked(while string) (calm func()) {
 	t := r.t
 	t.Helper()

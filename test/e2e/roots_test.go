@@ -10,8 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// unmappedApp returns an app of a public fleet: the Kustomization that applies its release, and a
-// release whose chart comes from an address that nobody has mapped, in one of three forms.
+// unmappedApp returns an app of a public fleet: the Kustomization that applies its release, and a release
+// with a chart from an address without a mapping, in one of three forms.
 func unmappedApp(i int) string {
 	name := fmt.Sprintf("app-%d", i)
 	sources := []string{

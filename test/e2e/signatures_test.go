@@ -91,9 +91,9 @@ func commitSigned(t *testing.T, dir string, by *openpgp.Entity) {
 	git(t, dir, "update-ref", "HEAD", strings.TrimSpace(string(id)))
 }
 
-// TestSignedSources shows that Flux verifies what the rules demand: it delivers a commit that the
-// key of the platform signed, and neither one that nobody signed, nor one of another signer, nor
-// an artifact without a signature. The manager writes the verification into a Tenant's sync.
+// TestSignedSources shows that Flux verifies the signatures that the rules demand: it delivers a commit
+// that the platform's key signed, but no unsigned commit, no commit of another signer, and no artifact
+// without a signature. The manager writes the verification into a Tenant's sync.
 func TestSignedSources(t *testing.T) {
 	t.Parallel()
 	alice, public := signer(t, "alice")

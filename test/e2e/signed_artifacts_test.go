@@ -373,9 +373,9 @@ func (r run) delivered(name, value string) {
 	})
 }
 
-// TestSignedArtifacts shows that Flux verifies what the rules demand of OCI registries: it delivers
-// artifacts and charts that the platform's keys signed, with cosign and with notation, and none
-// without a signature, with a stranger's, or with that of another artifact.
+// TestSignedArtifacts shows that Flux verifies the signatures that the rules demand of OCI registries: it
+// delivers artifacts and charts that the platform's keys signed, with cosign and with notation, but none
+// without a signature, with the signature of another signer, or with the signature of another artifact.
 func TestSignedArtifacts(t *testing.T) {
 	t.Parallel()
 	key, public := cosignKey(t)

@@ -126,8 +126,8 @@ func tryAttacks(r run, only func(catalog.Attack) bool, platform ...string) (thro
 	if options.Choice, err = discovery.NewChoice(nil, platform); err != nil {
 		r.t.Fatal(err)
 	}
-	// A Kustomization is not ready while it is reconciled, as it is every minute: on a busy machine
-	// that takes seconds, in which nothing is proven about the rights that it applies.
+	// Flux reconciles a Kustomization every minute, and the Kustomization is not ready meanwhile. On a busy
+	// machine that takes seconds, in which nothing is proven about the rights that it applies.
 	r.settle()
 	report, err = catalog.Run(r.t.Context(), options)
 	if err != nil {

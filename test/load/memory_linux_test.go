@@ -35,8 +35,8 @@ func unreadProgram(b *testing.B) string {
 	return name
 }
 
-// newGroup makes a group of processes whose memory the kernel counts apart, as it does for the
-// containers of a node. It returns the group's folder, or nothing if the machine has no such groups.
+// newGroup creates a group of processes for which the kernel counts the memory separately, as it does for
+// the containers of a node. It returns the group's folder, or "" if the machine has no such groups.
 func newGroup(name string) string {
 	for _, root := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
 		dir := filepath.Join(root, fmt.Sprintf("%s-%d", name, os.Getpid()))

@@ -74,9 +74,9 @@ func BenchmarkVerifyScaffolded(b *testing.B) {
 	verify(b, bounds{whole: "30"}, startsFleet(b, fleet, "clusters/staging", []string{address + "team#main=" + team}))
 }
 
-// BenchmarkVerifyOperator measures the same with the fleet of test/corpus in the shape of
-// flux-operator's reference architecture. Its bound for the whole includes the report, that of s/ready ends
-// when everything is ready.
+// BenchmarkVerifyOperator measures the same with the fleet of test/corpus in the shape of flux-operator's
+// reference architecture. Its maximum total time includes the report; the time of s/ready ends when
+// everything is ready.
 func BenchmarkVerifyOperator(b *testing.B) {
 	verifyCorpus(b, "reference", "120", "60")
 }

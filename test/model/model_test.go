@@ -1,6 +1,6 @@
-// Package model compares what the API server admits of a tenant with a model of what a
-// tenant may do. The model follows the documentation and shares no code with the rules of
-// internal/admission, so an error in either of them shows as a difference.
+// Package model compares the requests that the API server admits for a tenant with a model of a tenant's
+// permissions. The model follows the documentation and shares no code with the rules of internal/admission,
+// so an error in either of them shows as a difference.
 package model
 
 import (

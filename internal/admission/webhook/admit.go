@@ -14,17 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// withdrawTimeout is how long the withdrawal of an admission may take: no longer than the API server waits
-// for a decision.
+// withdrawTimeout is the maximum duration of the withdrawal of an admission. It equals the time that the
+// API server waits for a decision.
 const withdrawTimeout = 5 * time.Second
 
-// errDoubt says that what this replica knows is not enough to decide by.
+// errDoubt means that the data of this replica does not suffice for a decision.
 var errDoubt = errors.New("the API server has to be asked")
 
-// admit decides for a tenant, and writes the namespace into its reservations. It begins with
-// what this replica knows: the Tenant of the cache, and the reservations if both are of the
-// same version of the Tenant. That the reservations are outdated shows when they are written.
-// Before anybody is refused, all is read from the API server.
+// admit decides for a tenant, and writes the namespace into its reservations. It begins with the data of
+// this replica: the Tenant of the cache, and the reservations if they were written for the same version of
+// the Tenant. If the reservations are outdated, their write fails. Before admit refuses a request, it reads
+// all data from the API server.
 func (h *Handler) admit(ctx context.Context, name string, q *question, last **look) (*corev1.Namespace, error) {
 	before, live := h.Reservations.Known(name), false
 	for range maxAttempts {
@@ -74,18 +74,18 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 	return nil, fmt.Errorf("cannot admit the namespace %s: the reservations of tenant %s change all the time; try again", q.namespace.Name, name)
 }
 
-// withdraw removes an admission whose request the API server refuses, because it gets an error or has
-// stopped waiting: otherwise the namespace would count, and the deletion of the tenant wait for it, for two
-// minutes.
+// withdraw removes an admission if the API server does not create the namespace, because it gets an error
+// or has stopped waiting. Otherwise the namespace would count for two minutes, and the deletion of the
+// tenant would wait for it.
 func (h *Handler) withdraw(ctx context.Context, t *v1alpha1.Tenant, request types.UID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	return h.Reservations.Withdraw(ctx, t, request)
 }
 
-// absent returns an error if a namespace exists. The API server refuses to create it after the
-// webhook has admitted it, so that nothing would end the admission, and the deletion of the tenant
-// would wait for the namespace.
+// absent returns an error if a namespace exists. The API server would refuse to create it after the webhook
+// has admitted it. Then nothing would end the admission, and the deletion of the tenant would wait for the
+// namespace.
 func (h *Handler) absent(ctx context.Context, name string) error {
 	for _, from := range []client.Reader{h.Client, h.APIReader} {
 		err := from.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}, client.UnsafeDisableDeepCopy)
@@ -99,7 +99,8 @@ func (h *Handler) absent(ctx context.Context, name string) error {
 	return apierrors.NewAlreadyExists(corev1.Resource("namespaces"), name)
 }
 
-// byCache decides by the cache and the last known reservations.
+// byCache decides from the cache and the last known reservations. It returns errDoubt if they do not
+// suffice.
 func (h *Handler) byCache(ctx context.Context, name string, q *question, before *reservations.Record) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
 	t := &v1alpha1.Tenant{}
 	err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t)
@@ -130,12 +131,12 @@ func (h *Handler) byCache(ctx context.Context, name string, q *question, before 
 	return t, before, d, err
 }
 
-// byServer decides from objects that it reads from the API server. Requests that arrived before
-// the read share a refusal, so that many refused requests do not each wait for a read.
+// byServer decides from objects that it reads from the API server. Requests that arrived before the read
+// share a refusal, so that many refused requests do not each wait for a read.
 //
-// The order matters. byServer reads the Tenant after the reservations, so that the Tenant is not
-// older than the one with which they were written. It reads the namespaces after it knows which
-// admissions have ended: the namespace of an ended admission exists by then, or never will.
+// byServer reads the Tenant after the reservations, so that the Tenant is not older than the Tenant for
+// which they were written. It reads the namespaces after it knows which admissions have ended: the
+// namespace of an ended admission exists by then, or never will.
 func (h *Handler) byServer(ctx context.Context, name string, q *question, last **look) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
 	if l := *last; l != nil && l.tenant == name && l.began.After(q.asked) {
 		s := l.Situation

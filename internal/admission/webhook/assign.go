@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// administers reports whether the user of a question is an administrator of Capsule's Tenants who
-// assigns namespaces.
+// administers reports whether the user of a request is an administrator of Capsule Tenants who assigns
+// namespaces.
 func (h *Handler) administers(ctx context.Context, q *question, profile *v1alpha1.TenancyProfile) (bool, error) {
 	if h.Administers == nil || profile.Spec.Capsule.Administrators != v1alpha1.AdministratorsNamespaces {
 		return false, nil
@@ -24,11 +24,11 @@ func (h *Handler) administers(ctx context.Context, q *question, profile *v1alpha
 	return h.Administers(ctx, q.owner)
 }
 
-// unassigned decides about a new namespace whose labels name no tenant. It returns nil if
-// the user is no administrator: then it is an owner's.
+// unassigned decides about a new namespace without a label that names a tenant. It returns nil if the user
+// is no administrator, because then the namespace is an owner's.
 func (h *Handler) unassigned(ctx context.Context, q *question, profile *v1alpha1.TenancyProfile) (*corev1.Namespace, error) {
 	if _, named := tenancy.TenantOf(q.namespace.Labels); named {
-		return nil, nil //nolint:nilnil // The doc comment says what it means.
+		return nil, nil //nolint:nilnil // See the doc comment.
 	}
 	if is, err := h.administers(ctx, q, profile); err != nil || !is {
 		return nil, err
@@ -39,15 +39,15 @@ func (h *Handler) unassigned(ctx context.Context, q *question, profile *v1alpha1
 	return q.namespace, nil
 }
 
-// assign decides about an administrator's change of a namespace that has no tenant, or gets another
-// one or none. It returns nil for every other change. References to Tenants of Capsule
-// go with the tenant: the manager adds that to the new one. A namespace that loses the label alone
-// and keeps the reference keeps its tenant, as with Capsule.
+// assign decides about an administrator's change of a namespace that has no tenant, or that gets another
+// tenant or none. It returns nil for every other change. It removes references to Capsule Tenants, and the
+// manager adds the reference to the new Tenant. A namespace that loses only the label and keeps the
+// reference keeps its tenant, as with Capsule.
 func (h *Handler) assign(ctx context.Context, q *question, before *corev1.Namespace, profile *v1alpha1.TenancyProfile) (*corev1.Namespace, error) {
 	from, assigned := tenancy.TenantOf(before.Labels)
 	to, moves := movesTo(before.Labels, q.namespace.Labels)
 	if assigned && !moves {
-		return nil, nil //nolint:nilnil // The doc comment says what it means.
+		return nil, nil //nolint:nilnil // See the doc comment.
 	}
 	if is, err := h.administers(ctx, q, profile); err != nil || !is {
 		return nil, err
@@ -87,7 +87,7 @@ func (h *Handler) assign(ctx context.Context, q *question, before *corev1.Namesp
 }
 
 // movesTo returns the tenant that a namespace gets, or "" for none, and whether a label with the tenant
-// changes. Clients of Capsule change Capsule's label alone.
+// changes. It prefers Capsule's label, since clients of Capsule change only this label.
 func movesTo(before, after map[string]string) (to string, moves bool) {
 	for _, label := range []string{v1alpha1.LabelCapsuleTenant, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant} {
 		if before[label] != after[label] {
@@ -105,7 +105,8 @@ func restore(after, before *corev1.Namespace, label string) {
 	}
 }
 
-// assignable returns a Tenant if an administrator may add namespaces to it and take them from it.
+// assignable returns a Tenant if an administrator may add namespaces to it and remove namespaces from it.
+// Otherwise it returns a [*Refusal], or an error if it cannot read the Tenant.
 func (h *Handler) assignable(ctx context.Context, q *question, name string) (*v1alpha1.Tenant, error) {
 	t := &v1alpha1.Tenant{}
 	err := h.APIReader.Get(ctx, client.ObjectKey{Name: name}, t)
@@ -120,7 +121,7 @@ func (h *Handler) assignable(ctx context.Context, q *question, name string) (*v1
 	return t, nil
 }
 
-// receives says why a tenant cannot get a namespace that exists. Requests at the same time
+// receives returns the reason why a tenant cannot get an existing namespace, or nil. Concurrent requests
 // can exceed the tenant's quota of namespaces.
 func (h *Handler) receives(ctx context.Context, q *question, name string, profile *v1alpha1.TenancyProfile) error {
 	t, err := h.assignable(ctx, q, name)
@@ -142,7 +143,7 @@ func (h *Handler) receives(ctx context.Context, q *question, name string, profil
 	return nil
 }
 
-// ofPlatform refuses names that are the platform's.
+// ofPlatform returns a refusal of names that belong to the platform, or nil.
 func ofPlatform(profile *v1alpha1.TenancyProfile, name string) *Refusal {
 	reserved := admission.ReservedNamespace(name) || slices.Contains(profile.Spec.PlatformNamespaces, name)
 	if !reserved && !slices.ContainsFunc(profile.Spec.ProtectedNamespaces, func(p v1alpha1.ValuePattern) bool { return matches(p, name) }) {

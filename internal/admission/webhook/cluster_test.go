@@ -45,7 +45,7 @@ func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
 const patience = 2 * time.Minute
 
-// Tenants with their owners, and what RBAC gives owners.
+// fixture are tenants with their owners, and the rights that RBAC gives owners.
 const fixture = `
 apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
@@ -128,8 +128,8 @@ func prepare(t *testing.T) *cluster {
 	return c
 }
 
-// address is one that nobody else takes while no replica serves there. All other tests
-// listen and connect at 127.0.0.1, where macOS has to do so as well.
+// address returns an address that no other program takes while no replica listens on it. All other tests
+// listen and connect at 127.0.0.1, which macOS requires here as well.
 func address(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.77.0.1:0")
@@ -486,7 +486,7 @@ func (c *cluster) again(t *testing.T) {
 	}
 }
 
-// away looks at who waits while there is no webhook: owners, and nobody else.
+// away checks which users' requests fail while the webhook is down: those of owners, and no others.
 func (c *cluster) away(t *testing.T) {
 	masser := c.as(t, "masser")
 	testwait.For(t, "the webhook to be away", patience, func() (bool, string) {
@@ -550,8 +550,8 @@ func (c *cluster) killed(t *testing.T, stop *func()) {
 	}
 }
 
-// stranger asks as an owner, without the API server: whoever knows the path of the
-// configuration reserves names of a tenant, and nobody else does.
+// stranger calls the webhook as an owner, without the API server: a caller that knows the path in the
+// configuration can reserve names of a tenant, and no other caller can.
 func (c *cluster) stranger(t *testing.T) {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: admission.WebhookName}, configuration); err != nil {

@@ -1,8 +1,8 @@
-// Package webhook decides about the namespaces that tenants' owners create: the tenant of a
-// namespace, whether the tenant may have another namespace with this name, and the labels that
-// it gets. It makes only the decisions that the policies in internal/admission cannot make,
-// because they need a search, a count or the Tenant. The API server evaluates these policies
-// after the webhook, and also while the webhook is down.
+// Package webhook decides about the namespaces that tenants' owners create: the tenant of a namespace,
+// whether the tenant may have another namespace with this name, and the labels that the namespace gets. It
+// makes only the decisions that the policies in internal/admission cannot make, because they need a search,
+// a count or the Tenant. The API server evaluates these policies after the webhook, and also while the
+// webhook is down.
 package webhook
 
 import (
@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// maxListed is how many names a message lists.
+	// maxListed is the maximum number of names in a message.
 	maxListed = 10
 )
 
-// Refusal is the decision to deny a namespace. Its text tells the owner what would be allowed.
+// Refusal is the decision to deny a namespace. Its text tells the owner what is allowed.
 type Refusal struct{ message string }
 
 // Error implements error.
@@ -41,11 +41,12 @@ func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(f
 type Situation struct {
 	// Tenant is the tenant that gets the namespace.
 	Tenant *v1alpha1.Tenant
-	// Profile is the cluster's.
+	// Profile is the TenancyProfile of the cluster.
 	Profile *v1alpha1.TenancyProfile
-	// Owner are the names that the user goes by: see [OwnerKeys].
+	// Owner are the owner keys of the user: see [OwnerKeys].
 	Owner []string
-	// Another is set if the name is another tenant's name, or begins with it.
+	// Another is set if the name of the namespace equals another tenant's name, or begins with it and a
+	// hyphen.
 	Another bool
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
@@ -53,7 +54,7 @@ type Situation struct {
 	Reserved reservations.Reservations
 	// Request is the UID of the admission request.
 	Request types.UID
-	// Now is the time.
+	// Now is the time of the decision.
 	Now time.Time
 }
 
@@ -61,12 +62,12 @@ type Situation struct {
 type Decision struct {
 	// Namespace is the namespace with all changes of the webhook.
 	Namespace *corev1.Namespace
-	// Reserved must be written before the request is allowed.
+	// Reserved are the new reservations, which must be written before the request is allowed.
 	Reserved reservations.Reservations
 }
 
-// Decide decides whether an owner may create a namespace, and returns it with the labels that
-// it gets. It does not change its arguments. An error is always a [*Refusal].
+// Decide decides whether an owner may create a namespace, and returns the namespace with the labels that it
+// gets. It does not change its arguments. An error is always a [*Refusal].
 func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 	for _, step := range []func(Situation, *corev1.Namespace) *Refusal{mayAsk, mayBeNamed, mayBelong, mayHave} {
 		if r := step(s, wanted); r != nil {
@@ -92,7 +93,7 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 	return &Decision{Namespace: born, Reserved: admitted}, nil
 }
 
-// mayAsk is about the user and the state of the tenant.
+// mayAsk checks that the user is an owner of the tenant, and that the tenant may get namespaces.
 func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
 	switch {
 	case !owns(s.Owner, s.Tenant):
@@ -105,7 +106,7 @@ func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// mayBeNamed is about the name.
+// mayBeNamed checks the name of the namespace.
 func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
 	prefix, prefixed := s.Tenant.Name+"-", s.Tenant.Spec.Namespaces.Prefixed()
 	switch {
@@ -114,7 +115,7 @@ func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
 	case admission.ReservedNamespace(ns.Name), slices.Contains(s.Profile.Spec.PlatformNamespaces, ns.Name):
 		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
 	case slices.Contains(s.Tenant.Spec.Namespaces.Create, ns.Name):
-		// As an owner's namespace it would take no objects of the platform.
+		// In a namespace that an owner creates, the rule tenure-takeover refuses the platform's objects.
 		return refuse("namespace %s must not have this name, since the manager creates it, as the Tenant says in spec.namespaces.create: wait for it, or choose another name", ns.Name)
 	case prefixed && !strings.HasPrefix(ns.Name, prefix):
 		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
@@ -140,7 +141,8 @@ func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// mayBelong is about whose the namespace says it is, and what keeps it.
+// mayBelong checks that the labels name no other tenant, and that the namespace has no owner references and
+// no finalizers.
 func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
 	for _, label := range tenantLabels {
 		if tenant, ok := ns.Labels[label]; ok && tenant != s.Tenant.Name {
@@ -153,7 +155,7 @@ func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// mayHave is about the labels and annotations that the owner gives.
+// mayHave checks the labels and annotations that the owner chooses.
 func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 	for _, rules := range metadataRules(s, ns) {
 		for _, key := range slices.Sorted(maps.Keys(rules.entries)) {
@@ -175,13 +177,13 @@ func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// ofTenure reports whether other code checks the value of a label: the labels for the
-// namespace's tenant, its creator and its name.
+// ofTenure reports whether other code checks the value of a label: the labels with the namespace's tenant,
+// its creator and its name.
 func ofTenure(key string) bool {
 	return slices.Contains(tenantLabels, key) || key == v1alpha1.LabelMadeBy || key == corev1.LabelMetadataName
 }
 
-// texts returns patterns as text for messages.
+// texts returns the patterns as a list for messages.
 func texts(patterns []v1alpha1.ValuePattern) string {
 	if len(patterns) == 0 {
 		return "none"
@@ -193,7 +195,7 @@ func texts(patterns []v1alpha1.ValuePattern) string {
 	return strings.Join(all, ", ")
 }
 
-// tenantLabels name the tenant of a namespace.
+// tenantLabels are the labels with the tenant of a namespace.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
 // bornWith returns the namespace with the labels and annotations of the tenant's namespaces.
@@ -239,8 +241,8 @@ func lacks(s Situation, born *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// found reports whether an expression matches a part of a text, and returns otherwise for an invalid
-// expression, which the schema of Tenants refuses.
+// found reports whether an expression matches a part of a text. It returns otherwise if the expression is
+// invalid, which the schema of Tenants prevents.
 func found(expression v1alpha1.Expression, text string, otherwise bool) bool {
 	re, err := regexp.Compile(string(expression))
 	if err != nil {
@@ -249,8 +251,9 @@ func found(expression v1alpha1.Expression, text string, otherwise bool) bool {
 	return re.MatchString(text)
 }
 
-// invalid says what Kubernetes finds wrong with the name, labels or annotations. The API server checks
-// them after the webhook: a name that is reserved by then would hold up the deletion of the tenant.
+// invalid returns a refusal with the errors of Kubernetes' validation of the name, labels and annotations,
+// or nil. The API server validates them after the webhook: by then the name would be reserved, and would
+// block the deletion of the tenant.
 func invalid(born *corev1.Namespace) *Refusal {
 	errs := validation.ValidateObjectMeta(&born.ObjectMeta, false, validation.ValidateNamespaceName, field.NewPath("metadata"))
 	if len(errs) == 0 {
@@ -259,7 +262,7 @@ func invalid(born *corev1.Namespace) *Refusal {
 	return refuse("namespace %q is invalid: %v", born.Name, errs.ToAggregate())
 }
 
-// full refuses when the tenant would have more namespaces than it may.
+// full returns a refusal if the tenant would have more namespaces than its quota allows, or nil.
 func full(s Situation, name string) *Refusal {
 	counted := s.Reserved.Counted(s.Existing)
 	more := 0
@@ -272,7 +275,7 @@ func full(s Situation, name string) *Refusal {
 	return nil
 }
 
-// listed writes names in brackets, if there are any.
+// listed returns names in parentheses, or "" if there are none.
 func listed(names map[string]bool) string {
 	sorted := slices.Sorted(maps.Keys(names))
 	switch {
@@ -284,8 +287,7 @@ func listed(names map[string]bool) string {
 	return " (" + strings.Join(sorted, ", ") + ")"
 }
 
-// matches says whether a pattern, in which * stands for any characters, stands
-// for all of a text. Case matters.
+// matches reports whether a pattern, in which * matches any characters, matches a whole text. Case matters.
 func matches(pattern v1alpha1.ValuePattern, text string) bool {
 	expression := strings.ReplaceAll(regexp.QuoteMeta(string(pattern)), `\*`, `.*`)
 	return regexp.MustCompile(`^(?s:` + expression + `)$`).MatchString(text)

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// edit decides about a change of the metadata of a namespace, and returns the
-// namespace with the changes of the webhook. It refuses only by what the API server says.
+// edit decides about a change of a namespace's metadata, and returns the namespace with the changes of the
+// webhook. Before it refuses the change, it reads the Tenant from the API server.
 func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespace) (*corev1.Namespace, error) {
 	profile, err := h.profile(ctx, q)
 	if err != nil {
@@ -55,8 +55,8 @@ func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespac
 	return edited, err
 }
 
-// alone refuses another Tenant of Capsule as a further owner of a namespace, as Capsule does. [Edit] undoes
-// other changes of the owners.
+// alone refuses to add a reference to another Capsule Tenant to the owner references of a namespace, as
+// Capsule does. [Edit] undoes other changes of the owner references.
 func (h *Handler) alone(ctx context.Context, before, wanted *corev1.Namespace) error {
 	if before.Labels[v1alpha1.LabelCapsuleTenant] != wanted.Labels[v1alpha1.LabelCapsuleTenant] {
 		return nil
@@ -76,11 +76,11 @@ func (h *Handler) alone(ctx context.Context, before, wanted *corev1.Namespace) e
 	return nil
 }
 
-// Edit decides whether an owner may change the labels and annotations of a namespace, and returns
-// the namespace with the values of the Tenant in the place of other ones. The owner references of a
-// namespace of a Capsule Tenant stay as they are: Capsule, too, admits such a change and undoes it,
-// unless nothing names a Tenant any more, which the policies refuse. It does not change its arguments.
-// An error is always a [*Refusal].
+// Edit decides whether an owner may change the labels and annotations of a namespace, and returns the
+// namespace in which the values of the Tenant replace other values. The owner references of a namespace of
+// a Capsule Tenant stay unchanged: Capsule, too, admits such a change and undoes it. Edit does not undo a
+// change after which no label and no reference names a Tenant, because the policies refuse it. It does not
+// change its arguments. An error is always a [*Refusal].
 func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, error) {
 	edited := wanted.DeepCopy()
 	for _, entries := range []*map[string]string{&edited.Labels, &edited.Annotations} {
@@ -115,7 +115,7 @@ func leaves(ns *corev1.Namespace) bool {
 	return ns.Labels[v1alpha1.LabelCapsuleTenant] == "" && !slices.ContainsFunc(ns.OwnerReferences, ofCapsule)
 }
 
-// mayEdit is about the user and the namespace.
+// mayEdit checks that the user is an owner of the tenant, and that owners may change the namespace.
 func mayEdit(s Situation, before *corev1.Namespace) *Refusal {
 	switch {
 	case !owns(s.Owner, s.Tenant):
@@ -128,9 +128,9 @@ func mayEdit(s Situation, before *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// change returns the reason why a change of the entries is refused, or nil, and sets the entries of
-// the Tenant to the Tenant's values. It does not change a protected entry of the Tenant: the policies
-// refuse any change of it, and the manager writes it.
+// change returns the reason why a change of the entries is refused, or nil. It sets the entries of the
+// Tenant to the Tenant's values. A protected entry of the Tenant keeps its old value: the policies refuse
+// any change of it, and the manager writes it.
 func (m *metadata) change(old map[string]string) *Refusal {
 	for _, key := range changedKeys(old, m.entries) {
 		if own, ok := m.own[key]; ok {
@@ -160,7 +160,7 @@ func (m *metadata) change(old map[string]string) *Refusal {
 	return nil
 }
 
-// changedKeys returns the keys with another value, sorted.
+// changedKeys returns the sorted keys of the entries that were added, removed or changed.
 func changedKeys(old, entries map[string]string) []string {
 	var keys []string
 	for key, value := range entries {

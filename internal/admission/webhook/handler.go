@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// maxAttempts bounds how often an admission is tried while others change the
-	// same reservations.
+	// maxAttempts is the maximum number of attempts of an admission while other replicas change the same
+	// reservations.
 	maxAttempts = 10
-	// maxUnseen is how many names the reservations may have, at most, that the cache has not,
-	// before the API server is asked whether they are there: they must not grow
-	// with each namespace that comes and goes.
+	// maxUnseen is the maximum number of reserved names that the cache does not contain. With more, the
+	// handler reads the namespaces from the API server, so that the reservations do not grow with each
+	// namespace that is created and deleted.
 	maxUnseen = 64
-	// shards is the number of tenants, at most, that are decided about at once.
+	// shards is the maximum number of tenants about which the handler decides at the same time.
 	shards = 64
 )
 
@@ -39,8 +39,7 @@ const (
 const (
 	indexOwner  = "tenure.dev/owner"
 	indexTenant = "tenure.dev/tenant"
-	// indexAnyTenant is the index of namespaces by the tenant that any of the labels
-	// names.
+	// indexAnyTenant is the index of namespaces by the tenant in any of the tenant labels.
 	indexAnyTenant = "tenure.dev/any-tenant"
 )
 
@@ -50,8 +49,8 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Handler decides about a namespace that an owner creates or changes. Several handlers may run at
-// the same time: they write admitted names to the tenant's reservations by compare and swap.
+// Handler decides about a namespace that an owner creates or changes. Several handlers may run at the same
+// time: they write admitted names to the tenant's reservations by compare and swap.
 type Handler struct {
 	// Client reads from a cache with the indexes of [Index].
 	Client client.Reader
@@ -61,33 +60,32 @@ type Handler struct {
 	Reservations *reservations.Keeper
 	// Profiles returns the TenancyProfile.
 	Profiles Profiles
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Refuses returns why a policy refuses a new namespace of a user, as the user gets it, or "". It may
-	// be nil. The handler asks it before it reserves a name: a refusal after that would hold up the
-	// deletion of the tenant.
+	// Refuses returns the message with which a policy refuses a new namespace of a user, or "". It may be
+	// nil. The handler calls it before it reserves a name: after that, a refusal would block the deletion
+	// of the tenant.
 	Refuses func(ctx context.Context, user string, groups []string, born *corev1.Namespace) (string, error)
 
 	// Administers reports whether the user with these owner keys is an administrator of the
 	// CapsuleConfiguration. It may be nil.
 	Administers func(ctx context.Context, owner []string) (bool, error)
 
-	// turns serialize the decisions for one tenant, which would conflict with each other when
-	// they write the reservations. A goroutine that has received from the channel has the
-	// turn.
+	// turns serialize the decisions for one tenant: concurrent decisions would conflict when they write the
+	// reservations. A goroutine that has received from the channel may decide.
 	turns [shards]chan *look
-	// limits bound the rate of requests of each tenant's owners.
+	// limits bound the request rate of each tenant's owners.
 	limits *Limits
 }
 
-// look is the last state of a tenant that was read from the API server, with its time.
+// look is the last state of a tenant that was read from the API server, and the time when the read began.
 type look struct {
 	tenant string
 	began  time.Time
 	Situation
 }
 
-// NewHandler returns a handler that is ready.
+// NewHandler returns a handler that reads from the cache c and from the API server.
 func NewHandler(c client.Reader, live client.Reader, keeper *reservations.Keeper, profiles Profiles) *Handler {
 	h := &Handler{Client: c, APIReader: live, Reservations: keeper, Profiles: profiles, Now: time.Now, limits: NewLimits()}
 	for i := range h.turns {
@@ -124,7 +122,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Handle implements [admission.Handler]. What cannot be decided is refused.
+// Handle implements [admission.Handler]. It refuses requests about which it cannot decide.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	creates, updates := request.Operation == admissionv1.Create, request.Operation == admissionv1.Update
 	if !creates && !updates || request.Resource.Resource != "namespaces" || request.SubResource != "" {
@@ -166,30 +164,31 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return admission.PatchResponseFromRaw(request.Object.Raw, content)
 }
 
-// exists returns the response about a namespace that exists, which is the API server's.
+// exists returns the API server's response for a namespace that already exists.
 func exists(err error) admission.Response {
 	response := admission.Errored(http.StatusConflict, err)
 	response.Result.Reason = metav1.StatusReasonAlreadyExists
 	return response
 }
 
-// question is about one namespace.
+// question is a request about one namespace.
 type question struct {
-	// owner are the keys of the user, see [OwnerKeys], groups the user's groups, and user
-	// the user name.
+	// owner are the owner keys of the user, see [OwnerKeys]; groups are the user's groups, and user is the
+	// user name.
 	owner, groups []string
 	user          string
 	namespace     *corev1.Namespace
 	request       types.UID
 	dryRun        bool
-	// asked is when, and profile what holds then.
+	// asked is the time of the request. profile is the TenancyProfile, for the creation of a namespace.
 	asked   time.Time
 	profile *v1alpha1.TenancyProfile
-	// another is set if the name belongs to another tenant.
+	// another is [Situation.Another].
 	another bool
 }
 
-// decide returns the namespace with the changes of the webhook.
+// decide decides about the creation of a namespace, and returns the namespace with the changes of the
+// webhook.
 func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, error) {
 	profile, err := h.profile(ctx, q)
 	if err != nil {
@@ -233,7 +232,7 @@ func (h *Handler) profile(ctx context.Context, q *question) (*v1alpha1.TenancyPr
 	case profile == nil:
 		return nil, refuse("namespace %s cannot be made or changed while the cluster has no TenancyProfile: ask the platform team", q.namespace.Name)
 	case slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(q.groups, g) }):
-		return nil, nil //nolint:nilnil // The doc comment says what it means.
+		return nil, nil //nolint:nilnil // See the doc comment.
 	}
 	return profile, nil
 }
@@ -241,8 +240,8 @@ func (h *Handler) profile(ctx context.Context, q *question) (*v1alpha1.TenancyPr
 // errTooMany is the error for a user or tenant that sends too many requests.
 var errTooMany = errors.New("too many requests")
 
-// flowDistinguisher returns the key under which a request counts: the tenant if an owner sent it, so
-// that nobody else can use up the limit of its owners, and otherwise the user.
+// flowDistinguisher returns the key of the rate limit for a request. It is the tenant if an owner sent the
+// request, so that no other user can use up the limit of the owners, and otherwise the user.
 func (h *Handler) flowDistinguisher(ctx context.Context, name string, q *question) string {
 	t := &v1alpha1.Tenant{}
 	if err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t); err == nil && owns(q.owner, t) {
@@ -251,10 +250,10 @@ func (h *Handler) flowDistinguisher(ctx context.Context, name string, q *questio
 	return "user " + q.user
 }
 
-// another reports whether the name of a namespace of a tenant equals the name of a
-// different tenant, or begins with it and a hyphen. It ignores a different tenant with a
-// shorter name if the namespace's name begins with its own tenant's name and a hyphen, and
-// tenants that the user owns, too.
+// another reports whether the name of a tenant's namespace equals the name of a different tenant, or begins
+// with it and a hyphen. It ignores a different tenant that the user also owns. If the namespace's name
+// begins with the name of its own tenant and a hyphen, it also ignores different tenants with a shorter
+// name.
 func (h *Handler) another(ctx context.Context, q *question, tenant string) (bool, error) {
 	own, namespace := 0, q.namespace.Name
 	if strings.HasPrefix(namespace, tenant+"-") {
@@ -287,17 +286,16 @@ func (h *Handler) another(ctx context.Context, q *question, tenant string) (bool
 	return false, nil
 }
 
-// tenant returns the name of a new namespace's tenant: the tenant in its labels, the only tenant
-// that the user owns, or the tenant whose prefix the name of the namespace has. It refuses a user
-// without a tenant only after reading the API server, because the cache may not show a new tenant
-// yet.
+// tenant returns the name of a new namespace's tenant: the tenant in its labels, the only tenant that the
+// user owns, or the tenant whose prefix the name of the namespace has. The cache may lack a new tenant, so
+// tenant reads the API server before it refuses a user who owns none.
 func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
 	for _, label := range tenantLabels {
 		if tenant, ok := ns.Labels[label]; ok {
 			return tenant, nil
 		}
 	}
-	owned := map[string]bool{} // and whether the tenant demands its prefix
+	owned := map[string]bool{} // by tenant, whether the tenant requires its prefix
 	for _, key := range owner {
 		if err := ownedBy(ctx, h.Client, owner, owned, client.MatchingFields{indexOwner: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return "", err
@@ -322,8 +320,8 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
 }
 
-// closest returns the tenant with the longest name that begins the name of a namespace, if one of
-// the user's tenants demands its prefix. Otherwise a name says nothing about the tenant.
+// closest returns the tenant with the longest name that is a prefix of a namespace's name, if one of the
+// user's tenants requires its prefix. Otherwise it returns "", because names then do not show the tenant.
 func closest(owned map[string]bool, namespace string) string {
 	longest, demanded := "", false
 	for name, prefixed := range owned {
@@ -338,8 +336,8 @@ func closest(owned map[string]bool, namespace string) string {
 	return longest
 }
 
-// ownedBy adds the names of the tenants that a user owns, see [OwnerKeys], and whether they
-// demand their prefix.
+// ownedBy adds the names of the tenants that a user with these owner keys owns, and whether they require
+// their prefix.
 func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[string]bool, which ...client.ListOption) error {
 	var list v1alpha1.TenantList
 	if err := from.List(ctx, &list, which...); err != nil {

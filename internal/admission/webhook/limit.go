@@ -9,17 +9,16 @@ import (
 
 const (
 	// TenantRate is the average number of requests per second that one tenant may send to a
-	// webhook, such as for namespaces, and tenantBurst the maximum at once. The webhook writes each
-	// request to the reservations, so a request costs the platform more than the tenant.
+	// webhook, such as for namespaces, and tenantBurst is the maximum burst. The webhook writes each admission to
+	// the reservations, so a request costs the platform more than the tenant.
 	TenantRate  = 50
 	tenantBurst = 1000
-	// maxLimited is the maximum number of tenants and users that limits remembers.
+	// maxLimited is the maximum number of tenants and users for which Limits keeps a rate limiter.
 	maxLimited = 10000
 )
 
-// Limits bound the rate of requests of each tenant. When there are more than maxLimited
-// tenants and users, Limits forget the least recently used. They are safe for concurrent
-// use.
+// Limits bound the request rate of each tenant and user. With more than maxLimited of them, Limits drop the
+// least recently used limiter. They are safe for concurrent use.
 type Limits struct {
 	mu sync.Mutex
 	of *lru.Cache

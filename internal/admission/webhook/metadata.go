@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metadata are the rules about the labels, or the annotations, of one namespace.
+// metadata holds the rules about the labels, or about the annotations, of one namespace.
 type metadata struct {
 	// kind is label or annotation.
 	kind, namespace string
-	// entries are those of the namespace, own those of the Tenant.
+	// entries are the labels or annotations of the namespace, and own those that the Tenant sets.
 	entries, own map[string]string
 	required     map[string]v1alpha1.ValuePattern
 	expressions  map[string]v1alpha1.Expression
@@ -22,7 +22,7 @@ type metadata struct {
 	expression   v1alpha1.Expression
 	// platform are the namespaces of the platform.
 	platform []string
-	// cordon is set for labels if owners change [v1alpha1.LabelCapsuleCordoned] of a namespace.
+	// cordon is set for labels if owners may change [v1alpha1.LabelCapsuleCordoned] of a namespace.
 	cordon bool
 }
 
@@ -44,7 +44,7 @@ func metadataRules(s Situation, ns *corev1.Namespace) []metadata {
 	}
 }
 
-// choose says why an owner must not choose a key.
+// choose returns the reason why an owner must not choose a key, or nil.
 func (m *metadata) choose(key string) *Refusal {
 	if admission.ProtectedKey(key) {
 		return refuse("namespace %s must not have the %s %s, which the platform decides on: leave it out", m.namespace, m.kind, key)
@@ -73,7 +73,7 @@ func (m *metadata) choose(key string) *Refusal {
 	return nil
 }
 
-// demand says why the value of a key is not what the Tenant requires.
+// demand returns a refusal if the value of a key is not the value that the Tenant requires, or nil.
 func (m *metadata) demand(key string) *Refusal {
 	value, ok := m.entries[key]
 	rule, required := string(m.required[key]), false

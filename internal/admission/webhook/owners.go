@@ -12,9 +12,8 @@ import (
 // serviceAccountPrefix begins the names of service accounts as users.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// OwnerKeys returns the names by which a user can be an owner of tenants, as
-// [TenantKeys] has them: as itself, for a service account by namespace and name,
-// and by its groups.
+// OwnerKeys returns the owner keys of a user, in the form of [TenantKeys]: the user name, or for a service
+// account its namespace and name, and the user's groups.
 func OwnerKeys(user authenticationv1.UserInfo) []string {
 	var keys []string
 	if account, ok := strings.CutPrefix(user.Username, serviceAccountPrefix); ok {
@@ -30,12 +29,12 @@ func OwnerKeys(user authenticationv1.UserInfo) []string {
 	return keys
 }
 
-// TenantKeys returns the names of a tenant's owners.
+// TenantKeys returns the owner keys of a tenant's owners.
 func TenantKeys(t *v1alpha1.Tenant) []string {
 	return Keys(t.Spec.Owners)
 }
 
-// Keys returns the names of owners.
+// Keys returns the owner keys of owners: kind, namespace and name.
 func Keys(owners []v1alpha1.Owner) []string {
 	keys := make([]string, 0, len(owners))
 	for _, o := range owners {
@@ -49,7 +48,7 @@ func owns(owner []string, t *v1alpha1.Tenant) bool {
 	return slices.ContainsFunc(TenantKeys(t), func(key string) bool { return slices.Contains(owner, key) })
 }
 
-// ownerKey joins the parts with a character that none of the first two can have.
+// ownerKey joins the parts with a character that neither a kind nor a namespace can contain.
 func ownerKey(kind, namespace, name string) string {
 	return kind + "\n" + namespace + "\n" + name
 }

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzQuota: with three replicas that hear of things late, whose clocks differ, that
-// are killed, whose requests and answers get lost, and whose callers give up, while namespaces come and go and
-// the Tenant is changed, deleted and made anew, there are never more namespaces of
-// owners, counting those on their way, than the quota; nobody is refused without a
-// reason; and when all is quiet, the quota can be used up.
+// FuzzQuota simulates three replicas that receive events late, have different clocks and are killed.
+// Requests and answers get lost, and callers give up. Namespaces are created and deleted, and the Tenant is
+// changed, deleted and created again. The number of owners' namespaces, including admitted ones, must never
+// exceed the quota; every refusal must have a reason; and when nothing changes any more, owners can use up
+// the quota.
 func FuzzQuota(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -154,7 +154,7 @@ func (w *world) platform(which int) {
 	}
 }
 
-// hear lets a replica hear of what happened next.
+// hear delivers the next events to a replica.
 func (r *replica) hear(events int) {
 	for ; events > 0 && len(r.events) > 0; events-- {
 		r.events[0]()

@@ -34,9 +34,9 @@ import (
 
 // Options configure the server of the webhook.
 type Options struct {
-	// Address is HOST:PORT, of which the host may be empty.
+	// Address is HOST:PORT; HOST may be empty.
 	Address string
-	// Namespace is where the Secret with the certificate and the reservations are.
+	// Namespace is the namespace of the Secret with the certificate, and of the reservations.
 	Namespace string
 	// Names are the DNS names by which the API server calls the webhook: see [ServiceNames].
 	Names []string
@@ -56,16 +56,16 @@ type Options struct {
 	More map[string]admission.Handler
 }
 
-// ServiceNames are the names of the webhook's Service in a namespace.
+// ServiceNames returns the DNS names of the webhook's Service in a namespace.
 func ServiceNames(namespace string) []string {
 	name := rules.WebhookService + "." + namespace + ".svc"
 	return []string{name, name + ".cluster.local"}
 }
 
-// Setup adds the webhook server to a manager. Each replica serves, whether it is the leader or
-// not, until the context ends. A replica is not ready before it has a certificate. Setup returns
-// the reservations of this replica. It returns an error if the address is invalid, or if an index,
-// the certificate or the server cannot be added.
+// Setup adds the webhook server to a manager. Each replica serves, also if it is not the leader, until the
+// context ends. A replica is not ready before it has a certificate. Setup returns the reservations of this
+// replica. It returns an error if the address is invalid, if the file with the client authorities cannot be
+// read, or if an index, an informer, the certificate or the server cannot be added.
 func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservations.Keeper, error) {
 	host, port, err := splitAddress(o.Address)
 	if err != nil {
@@ -118,12 +118,12 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	return reserved, nil
 }
 
-// oneAtATime is HTTP/1.1, for connections on which a small request is waited for: with
-// HTTP/2 each passes several goroutines more on both sides, which an owner waits for.
+// oneAtATime is HTTP/1.1, for connections on which a client waits for the answer to a small request. With
+// HTTP/2, each request passes through several more goroutines on both sides, which delays the owner's
+// request.
 var oneAtATime = []string{"http/1.1"}
 
-// listen tells the reservations which namespaces are there or were, and which tenants are
-// gone.
+// listen reports existing and deleted namespaces, and deleted tenants, to the reservations.
 func listen(ctx context.Context, from cache.Cache, reserved *reservations.Keeper) error {
 	for _, to := range []struct {
 		kind    client.Object
@@ -149,7 +149,7 @@ func listen(ctx context.Context, from cache.Cache, reserved *reservations.Keeper
 	return nil
 }
 
-// with calls a function with the object that an event is about.
+// with calls a function with the object of an event.
 func with(event any, do func(client.Object)) {
 	if gone, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = gone.Obj
@@ -159,8 +159,8 @@ func with(event any, do func(client.Object)) {
 	}
 }
 
-// replica serves when there is a certificate and the cache has been filled, which
-// the manager waits for. Until then a call fails, as it should.
+// replica serves the webhooks after the manager has filled the cache and the certificate exists. Until then
+// calls fail, as they should.
 type replica struct {
 	server   ctrlwebhook.Server
 	reserved *certs.Keeper
@@ -170,8 +170,8 @@ type replica struct {
 // NeedLeaderElection returns false: each replica serves.
 func (r *replica) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends. It waits until the certificate and the secret paths are
-// known, and returns the error of the server.
+// Start serves until the context ends. It waits until the certificate and the secret paths are ready, and
+// returns the error of the server.
 func (r *replica) Start(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{r.reserved.Serving(), r.callers.Published()} {
 		select {
@@ -188,8 +188,9 @@ func isOwner(request admission.Request, tenant *v1alpha1.Tenant) bool {
 	return owns(OwnerKeys(request.UserInfo), tenant)
 }
 
-// clientCertificates returns a TLS option that requires a client certificate from
-// callers, if the API server has one.
+// clientCertificates returns a TLS option that requires a client certificate from callers, if the API
+// server has one. It returns an error if it cannot read the file, or if the file contains no certificate
+// authority.
 func clientCertificates(file, name string) (func(*tls.Config), error) {
 	if file == "" {
 		return func(*tls.Config) {}, nil
@@ -214,8 +215,7 @@ func clientCertificates(file, name string) (func(*tls.Config), error) {
 	}, nil
 }
 
-// directClient returns a client without a cache: a cache would need the right to list the
-// objects.
+// directClient returns a client without a cache: a cache would need the right to list the objects.
 func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme} {
@@ -232,7 +232,7 @@ func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
 	return direct, nil
 }
 
-// splitAddress reads HOST:PORT, of which the host may be empty.
+// splitAddress parses HOST:PORT; HOST may be empty.
 func splitAddress(address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err == nil {

@@ -60,7 +60,7 @@ type world struct {
 	leaving  bool
 
 	mu sync.Mutex
-	// ending is held by what has got its answer.
+	// ending serializes the ends of requests that have their answer.
 	ending sync.Mutex
 	calls  []*call
 }
@@ -77,16 +77,16 @@ type flight struct {
 	until  time.Time
 }
 
-// asking is a request that the webhook has not answered, and what was the case since
-// it came: the names that were there, the tenant's and all, which admissions could still come,
-// whether the Tenant could have namespaces.
+// asking is a request that the webhook has not answered, with the state since its arrival: the names of the
+// tenant's namespaces and of all namespaces, the admissions that have ended, the tenant's quota, and
+// whether the Tenant could not have namespaces.
 type asking struct {
 	names  map[string]bool
 	all    map[string]bool
 	over   map[types.UID]bool
 	quota  int
 	absent bool
-	// giveUp ends the request: nobody waits for the answer any more.
+	// giveUp cancels the request of the caller.
 	giveUp context.CancelFunc
 }
 
@@ -209,7 +209,7 @@ func (w *world) holds() {
 	}
 }
 
-// start lets a replica begin with what is the case now.
+// start starts a replica with the current state.
 func (r *replica) start() {
 	w := r.world
 	r.dead, r.events, r.tenant, r.spaces = make(chan struct{}), nil, w.tenant, maps.Clone(w.spaces)
@@ -274,8 +274,7 @@ func (w *world) let(which int, arrives bool) {
 	c.let <- arrives
 }
 
-// ask lets the owner make a namespace. What is admitted is on its way when the answer
-// has arrived.
+// ask creates a namespace as the owner. After the answer, an admitted namespace is in flight.
 func (r *replica) ask(name string) {
 	w := r.world
 	w.requests++
@@ -352,7 +351,7 @@ func (w *world) refused(a *asking, name, message string) {
 	}
 }
 
-// land lets what is on its way arrive, or not.
+// land ends a flight: the namespace is created, or not.
 func (w *world) land(which int, arrives bool) {
 	if len(w.flights) == 0 {
 		return

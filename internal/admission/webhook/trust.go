@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// trust tells the API server which authorities to trust, for Capsule's webhooks too if there are.
+// trust returns a function that writes the certificate authorities into the webhook configurations, also
+// those for Capsule if capsule is set.
 func trust(c client.Client, capsule bool) func(context.Context, []byte) error {
 	return func(ctx context.Context, trusted []byte) error {
 		return configure(ctx, c, capsule, func(config *admissionregistrationv1.WebhookClientConfig, _ string) bool {
@@ -23,7 +24,8 @@ func trust(c client.Client, capsule bool) func(context.Context, []byte) error {
 	}
 }
 
-// publish returns a function that sets the secret at the end of the webhooks' paths.
+// publish returns a function that writes the secret at the end of the paths in the webhook configurations,
+// also those for Capsule if capsule is set.
 func publish(c client.Client, capsule bool) func(context.Context, string) error {
 	return func(ctx context.Context, secret string) error {
 		return configure(ctx, c, capsule, func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool {
@@ -47,8 +49,8 @@ func publish(c client.Client, capsule bool) func(context.Context, string) error 
 	}
 }
 
-// configure changes the webhook configurations. The function change reports whether it
-// changed anything.
+// configure applies change to the clients of all webhook configurations. change reports whether it changed
+// the client.
 func configure(ctx context.Context, c client.Client, capsule bool, change func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool) error {
 	owners := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := update(ctx, c, rules.WebhookName, owners, func() (changed bool) {
@@ -66,7 +68,7 @@ func configure(ctx context.Context, c client.Client, capsule bool, change func(c
 		}
 		return changed
 	})
-	// A platform may leave out this configuration and the next ones.
+	// A platform may leave out this configuration and those for Capsule.
 	if err := client.IgnoreNotFound(err); err != nil || !capsule {
 		return err
 	}
@@ -88,7 +90,7 @@ func configure(ctx context.Context, c client.Client, capsule bool, change func(c
 	}))
 }
 
-// update changes a configuration, and tries again on a conflict with another writer.
+// update changes a configuration, and retries after a conflict with another writer.
 func update(ctx context.Context, c client.Client, name string, configuration client.Object, change func() bool) error {
 	for {
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {

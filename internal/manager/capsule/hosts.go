@@ -72,7 +72,7 @@ func (r route) String() string { return fmt.Sprintf("host %q with path %q", r.ho
 
 var (
 	// errTaken reports that another Ingress has a host and path.
-	errTaken = errors.New("taken")
+	errTaken = errors.New("only one Ingress may have a host with a path")
 	// errTooMany reports that a tenant takes too many hosts at a time.
 	errTooMany = errors.New("too many hosts")
 )
@@ -191,7 +191,7 @@ func (h *HostsHandler) existing(ctx context.Context, ingress *networkingv1.Ingre
 
 // taken returns a refusal. It does not name the other Ingress, which may be another tenant's.
 func taken(ingress *networkingv1.Ingress, r route, why, scope string) error {
-	return fmt.Errorf("the Ingress %s/%s must not have %s: %s, and hosts are %w once in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
+	return fmt.Errorf("the Ingress %s/%s must not have %s: %s, and %w in the scope %s", ingress.Namespace, ingress.Name, r, why, errTaken, scope)
 }
 
 // reservation is a route that an Ingress was admitted for. Holder and Tenant are hashes, since a Lease has room for a

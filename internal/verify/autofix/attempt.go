@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// expectation reports whether the objects that Flux applies have the effect that an edit is for.
+// expectation reports whether the objects that Flux applies show the intended effect of an edit.
 type expectation func(built) bool
 
 // state is the part of a tree that edits change.
@@ -26,10 +26,9 @@ func (t *tree) restore(s state) {
 	t.now, t.namespace, t.manifests, t.notes = s.now, s.namespace, s.manifests, s.notes
 }
 
-// attempt makes edits, and builds the objects that Flux applies with and without them. It takes the
-// edits back if a folder no longer builds, if the edits add or remove an object that they are not
-// about, or if the result lacks the effect of an edit. It then tries each edit by itself. It
-// returns an error if no folder can be built.
+// attempt makes edits, and builds the objects that Flux applies with and without them. It reverts the edits
+// if a folder no longer builds, if they add or remove an unrelated object, or if the result lacks the
+// effect of an edit. It then tries each edit by itself. It returns an error if no folder can be built.
 func (t *tree) attempt(edits ...func()) error {
 	was := t.save()
 	before, err := t.bench.build(t)

@@ -23,7 +23,7 @@ type root struct {
 	namespace string
 }
 
-// built holds the objects of each root. A root that does not build is not in it.
+// built holds the objects of each root. It omits roots that do not build.
 type built map[root][]*unstructured.Unstructured
 
 // find returns all objects that match.
@@ -50,9 +50,9 @@ func (b built) named(kind, namespace, name string) []*unstructured.Unstructured 
 type workbench struct {
 	fleet *layout.Fleet
 	dir   string
-	// edited are the files of the copy that differ from the fleet's.
+	// edited are the files of the copy that differ from the files of the fleet.
 	edited []string
-	// known caches results, by root and the diff of the root's files.
+	// known caches results, by the root and the diff of its files.
 	known map[string]result
 	// clusters are the fleet's other clusters; nil until they are read.
 	clusters []cluster

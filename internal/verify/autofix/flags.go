@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// setFlags adds flags to controllers, as Flux documents it for changes of its own manifests: by
-// a patch of the Deployment in the kustomization file. If a patch sets the flag to another
-// value, setFlags changes the value. It adds all flags or none.
+// setFlags adds flags to controllers with a patch of the Deployment in the kustomization file, which Flux
+// documents for changes of its own manifests. If a patch sets the flag to another value, setFlags changes
+// the value. It adds all flags or none.
 func (t *tree) setFlags(flags []catalog.Flag) error {
 	before, err := t.bench.build(t)
 	if err != nil {
@@ -204,7 +204,7 @@ func (t *tree) nameAccounts(controller string) {
 	}
 }
 
-// nameless matches Flux objects of a kind in a namespace that would act as the default
+// nameless matches Flux objects of a kind in a namespace for which Flux would impersonate the default
 // account.
 func nameless(kind, namespace string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool {

@@ -195,7 +195,7 @@ func (t *tree) forget(file string) {
 // account, with a role that is not too wide.
 func (t *tree) confine(b object, tenant discovery.Tenant) {
 	if len(tenant.Accounts) == 0 {
-		return // it has no namespace to be confined to
+		return // without an account there is no namespace for the RoleBinding
 	}
 	namespace := tenant.Accounts[0].Namespace
 	done := t.edit(b.file, func(s *yamledit.Stream) error {
@@ -240,9 +240,8 @@ func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
 	})
 }
 
-// denyIn removes denied rights from rule i of a role. If all resources of the rule are denied,
-// it removes the verbs; otherwise it removes the resources, and adds a rule with the verbs that
-// they keep.
+// denyIn removes denied rights from rule i of a role. If all resources of the rule are denied, it removes
+// the verbs; otherwise it removes the resources, and adds a rule with the verbs that these resources keep.
 func denyIn(s *yamledit.Stream, doc, i int, denied rbacv1.PolicyRule) error {
 	rule := rulesOf(s.Docs[doc])[i]
 	groups, written, verbs := yamledit.Strs(rule, "apiGroups"), yamledit.Strs(rule, "resources"), yamledit.Strs(rule, "verbs")

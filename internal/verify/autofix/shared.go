@@ -29,7 +29,7 @@ func clusters(f *layout.Fleet) []cluster {
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(f.Dir, file)
 		if err != nil || relErr != nil {
-			return nil //nolint:nilerr // what cannot be read is no cluster
+			return nil //nolint:nilerr // an unreadable folder is no cluster
 		}
 		if d.IsDir() && d.Name() == ".git" {
 			return fs.SkipDir

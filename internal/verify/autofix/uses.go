@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// lacking returns the resources that a tenant delivers although a role does not allow it. It
-// leaves out the resources that no tenant's role may contain.
+// lacking returns the resources that a tenant delivers although a role does not allow them. It omits the
+// resources that no tenant's role may contain.
 func lacking(role *yaml.Node, delivers []schema.GroupResource) []schema.GroupResource {
 	var all []schema.GroupResource
 	for _, r := range delivers {

@@ -33,8 +33,8 @@ const (
 type Entry struct {
 	// Kind is the outcome that the entry accepts.
 	Kind Kind
-	// ID names the attack: an ID of the catalogue such as A1, for all its
-	// ways, or a key such as A1-api, for one.
+	// ID names the attack: an ID of the catalogue such as A1, for all its paths, or a key such as A1-api,
+	// for one path.
 	ID string
 	// Tenant is the tenant's name, or [AllTenants].
 	Tenant string
@@ -47,7 +47,7 @@ type Entry struct {
 	Expires time.Time
 }
 
-// AllTenants in place of a tenant's name means every tenant.
+// AllTenants as the name of the tenant means every tenant.
 const AllTenants = "*"
 
 // Baseline is a file of accepted risks, in the file's order.
@@ -59,10 +59,9 @@ var ErrInvalid = errors.New("the baseline cannot be used")
 // example is the hint of errors about the file's form.
 const example = "accepted: [{id: A1, tenant: \"*\", reason: why, expires: 2027-01-31}], and for what is not proven notProven: [{id: S5, tenant: \"*\", reason: why, by: who, expires: 2027-01-31}]"
 
-// Parse parses a baseline: a mapping with the keys accepted and notProven, lists of
-// mappings with the keys id, tenant, reason, by and expires (YYYY-MM-DD). All are
-// required, except by in the list accepted. An empty file accepts nothing. Errors are
-// ErrInvalid.
+// Parse parses a baseline: a mapping with the keys accepted and notProven, lists of mappings with the keys
+// id, tenant, reason, by and expires (YYYY-MM-DD). All are required, except by in the list accepted. An
+// empty file accepts nothing. Errors wrap [ErrInvalid].
 func Parse(content []byte) (Baseline, error) {
 	// The conversion finds keys that are given twice, and names lines.
 	converted, err := yaml.YAMLToJSONStrict(content)
@@ -152,16 +151,16 @@ func newEntry(kind Kind, fields map[string]any) (Entry, error) {
 // Expired reports whether the entry's last day has ended.
 func (e Entry) Expired(now time.Time) bool { return !now.Before(e.Expires.AddDate(0, 0, 1)) }
 
-// Until is the last day, as it is written.
+// Until returns the last day in the form YYYY-MM-DD.
 func (e Entry) Until() string { return e.Expires.Format(time.DateOnly) }
 
-// Matches reports whether the entry is about an attack, with this ID and key, by a tenant.
+// Matches reports whether the entry applies to an attack with this ID and key by a tenant.
 func (e Entry) Matches(id, key, tenant string) bool {
 	return (e.ID == id || e.ID == key) && (e.Tenant == AllTenants || e.Tenant == tenant)
 }
 
-// Find returns the entry of a kind for an attack by a tenant, or nil. If several entries match, it
-// returns the entry that expires last; that one may have expired, too.
+// Find returns the entry of a kind for an attack by a tenant, or nil. If several entries match, it returns
+// the entry that expires last, which may have expired, too.
 func (b Baseline) Find(kind Kind, id, key, tenant string) *Entry {
 	var found []*Entry
 	for i := range b {

@@ -140,8 +140,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, it is a baseline whose entries are complete, or an
-// error of ours that says what is wrong.
+// FuzzParse checks that Parse returns a baseline with complete entries, or ErrInvalid with a description,
+// for every content of the file.
 func FuzzParse(f *testing.F) {
 	f.Add("accepted:\n- {id: A1, tenant: \"*\", reason: r, expires: 2027-01-31}\n")
 	f.Add("notProven:\n- {id: S5, tenant: a, reason: r, by: b, expires: 2027-01-31}\n")

@@ -40,8 +40,8 @@ func addApplyingAccountPod(register func(...Attack)) {
 	})
 }
 
-// fewResources returns small requests and limits for a container: a quota of CPU, memory
-// or storage denies a Pod that does not set them, whatever else is wrong with the Pod.
+// fewResources returns small requests and limits for a container: a quota of CPU, memory or storage denies
+// a Pod without them, whatever else is wrong with the Pod.
 func fewResources() map[string]any {
 	amounts := func() map[string]any {
 		return map[string]any{"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}
@@ -49,8 +49,8 @@ func fewResources() map[string]any {
 	return map[string]any{"requests": amounts(), "limits": amounts()}
 }
 
-// harmlessPod and harmlessContainer are what Pod Security asks for at its
-// strictest level, so that it is not what refuses.
+// harmlessPod and harmlessContainer return specs that comply with the strictest level of Pod Security, so
+// that Pod Security does not refuse them.
 func harmlessPod(account string) map[string]any {
 	return map[string]any{
 		"serviceAccountName": account,

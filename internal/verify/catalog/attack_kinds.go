@@ -8,7 +8,7 @@ var (
 	everyStatus = []string{"GitRepository/status", "Kustomization/status", "HelmRelease/status", "HelmRepository/status", "OCIRepository/status", "Bucket/status", "HelmChart/status", "Receiver/status", "ImageRepository/status", "ImagePolicy/status", "ImageUpdateAutomation/status", "ArtifactGenerator/status"}
 	// everyPod are the kinds that run Pods.
 	everyPod = []string{"Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job", "CronJob"}
-	// everyGuardrail are the kinds by which a platform limits a namespace.
+	// everyGuardrail are the kinds with which a platform limits a namespace.
 	everyGuardrail = []string{"ResourceQuota", "LimitRange", "NetworkPolicy", "Role", "RoleBinding"}
 	// everySync are the kinds that deliver for a tenant.
 	everySync = []string{"Kustomization", "HelmRelease", "GitRepository", "OCIRepository", "HelmRepository", "Bucket"}

@@ -54,8 +54,8 @@ func resourceOf(kind string) string {
 	return plural.Resource
 }
 
-// Every kind that a rule covers is tried by an attack of the rule's rows, or there is a reason;
-// and no reason is left for what is tried.
+// TestAttacksTryWhatRulesCover checks that an attack of the rule's rows tries every kind that a rule
+// covers, or that a reason says why not. It also finds reasons for kinds that an attack tries.
 func TestAttacksTryWhatRulesCover(t *testing.T) {
 	t.Parallel()
 	tried := map[string][]string{}
@@ -100,7 +100,7 @@ func TestAttacksTryWhatRulesCover(t *testing.T) {
 	}
 }
 
-// Each attack says which kinds it tries.
+// TestAttackKinds checks that each attack lists the kinds that it tries.
 func TestAttackKinds(t *testing.T) {
 	t.Parallel()
 	for _, a := range Catalogue() {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// calledService is a Service to which the API server sends requests of others, or their objects: who
-// answers in its place reads them, and decides about them.
+// calledService is a Service to which the API server sends requests or objects of other users. A program
+// that answers in the place of the Service reads them, and decides about them.
 type calledService struct {
 	namespace, name string
 	// caller is the object that names the Service, as text.
@@ -31,8 +31,8 @@ var callers = []struct {
 	{"apiregistration.k8s.io/v1", "APIService", []string{"service"}},
 }
 
-// calledServices returns the Services that the API server calls, each once for each object that names it. It
-// returns an error if it cannot list a kind that the cluster has.
+// calledServices returns the Services that the API server calls: one entry for each object that names a
+// Service. It returns an error if it cannot list a kind that the cluster serves.
 func calledServices(ctx context.Context, admin client.Reader) ([]calledService, error) {
 	var all []calledService
 	for _, c := range callers {
@@ -58,7 +58,7 @@ func calledServices(ctx context.Context, admin client.Reader) ([]calledService, 
 	return all, nil
 }
 
-// withoutPort returns a copy of an object in which the reference of a Service has texts only.
+// withoutPort returns a copy of an object in which the reference to a Service contains only texts.
 func withoutPort(in map[string]any, at []string) map[string]any {
 	service, _, _ := unstructured.NestedMap(in, at...)
 	maps.DeleteFunc(service, func(_ string, value any) bool { _, text := value.(string); return !text })
@@ -67,8 +67,9 @@ func withoutPort(in map[string]any, at []string) map[string]any {
 	return out
 }
 
-// answersCalls returns the requests with which the tenant would answer the API server in its namespaces: it
-// changes or makes a Service that the API server calls, or runs a Pod that such a Service selects.
+// answersCalls returns the requests with which the tenant would answer the API server in the tenant's
+// namespaces: it changes or creates a Service that the API server calls, or runs a Pod that such a Service
+// selects.
 func (e *Scenario) answersCalls(ctx context.Context) ([]request, error) {
 	var all []request
 	for _, called := range e.called {

@@ -12,30 +12,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// VictimNamespace is the namespace of an invented tenant, created for the attacks.
+// VictimNamespace is the name of the namespace of an invented tenant, which a run creates as the target of
+// attacks.
 const VictimNamespace = "tenure-canary"
 
-// Victim is a namespace with objects that a tenant must not reach.
+// Victim names a namespace and its objects, which a tenant must not reach.
 type Victim struct {
-	// Namespace is its name.
+	// Namespace is the name of the namespace.
 	Namespace string
 	// Account is a service account with all rights in the namespace.
 	Account string
-	// Secret and ConfigMap are objects in it.
+	// Secret and ConfigMap are the names of objects in the namespace.
 	Secret, ConfigMap string
 }
 
-// victimLabel marks the namespace that we made: whatever else has its name is the
-// fleet's, and must not be removed.
+// victimLabel marks the namespace that a run created. A namespace with this name and without the label
+// belongs to the fleet, and must not be removed.
 const victimLabel = "tenure.dev/victim"
 
-// newVictim creates the namespace, and returns a function that removes it. It reuses a
-// namespace that an earlier run kept.
+// newVictim creates the namespace, and returns a function that removes it. It reuses the namespace of an
+// earlier run. It returns an error if the fleet has a namespace with this name, or if it cannot create an
+// object.
 func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error) {
 	there := &corev1.Namespace{}
 	err := admin.Get(ctx, client.ObjectKey{Name: VictimNamespace}, there)
 	if err == nil && there.Labels[victimLabel] == "" {
-		return Victim{}, nil, fmt.Errorf("cannot attack this fleet: it has a namespace %s, which is the name of the one that attacks are aimed at", VictimNamespace)
+		return Victim{}, nil, fmt.Errorf("cannot attack this fleet: it has a namespace %s, and the target of the attacks needs this name", VictimNamespace)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return Victim{}, nil, fmt.Errorf("cannot look for namespace %s: %w", VictimNamespace, err)

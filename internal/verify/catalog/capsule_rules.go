@@ -27,8 +27,8 @@ func addCapsuleRules(register func(...Attack)) {
 	})
 }
 
-// againstCapsuleRules creates, of each kind, the first object that the rules of the namespace refuse. An object
-// of the kind that they allow is the positive control.
+// againstCapsuleRules creates, for each kind, the first object that the rules of the namespace refuse. The
+// positive control is an object of the same kind that the rules allow.
 func againstCapsuleRules(ctx context.Context, e *Scenario) Finding {
 	rules, err := e.capsuleRules(ctx)
 	if err != nil {
@@ -64,7 +64,8 @@ func againstCapsuleRules(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// capsuleRules returns the rules of a Capsule Tenant that are in force in the namespace; nil if there are none.
+// capsuleRules returns the rules of a Capsule Tenant that are in force in the namespace, or nil if there
+// are none.
 func (e *Scenario) capsuleRules(ctx context.Context) (*v1beta2.RuleStatusStatus, error) {
 	u := object(v1beta2.GroupVersion.String(), "RuleStatus", e.Namespace, v1beta2.RulesName, nil)
 	err := e.Admin.Get(ctx, keyOf(u), u)
@@ -84,15 +85,15 @@ func (e *Scenario) capsuleRules(ctx context.Context) (*v1beta2.RuleStatusStatus,
 	return &rules.Status, nil
 }
 
-// ruledKind are objects of a kind, of which rules may refuse some. Tenure's own rules and the limits of the
-// tenant allow all of them.
+// ruledKind holds objects of a kind, some of which the rules may refuse. Tenure's own rules and the limits
+// of the tenant allow all of them.
 type ruledKind struct {
 	what    string
 	objects []func(*Scenario) *unstructured.Unstructured
 }
 
-// ruledObjects returns the objects that the attack knows, with values of its own and with the exact values of
-// the rules.
+// ruledObjects returns the objects of the attack, with values of the attack's own and with the exact values
+// in the rules.
 func (e *Scenario) ruledObjects(rules *v1beta2.RuleStatusStatus) []ruledKind {
 	pods := ruledKind{what: "run an image that the rules refuse"}
 	for _, image := range e.ruledValues(rules, e.limits.Workloads.Images == nil, fmt.Sprint(e.container()["image"]), "workloads", "registries") {
@@ -134,8 +135,8 @@ func (e *Scenario) ruledObjects(rules *v1beta2.RuleStatusStatus) []ruledKind {
 	return []ruledKind{pods, services, ingresses, routes}
 }
 
-// ruledValues returns a value that the tenant's limits allow and, if these do not limit such values, the exact
-// values in a list of the rules.
+// ruledValues returns a value that the tenant's limits allow. If the limits do not restrict such values, it
+// also returns the exact values in a list of the rules.
 func (e *Scenario) ruledValues(rules *v1beta2.RuleStatusStatus, unlimited bool, own string, part, list string) []string {
 	values := []string{own}
 	for i := range rules.Rules {

@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errByChange is the answer to a dry run of an object that a policy refuses to create, and that
-// an allowed object may be changed into. [judge] takes it for an accepted request.
+// errByChange is the result of a dry run if a policy refuses to create an object but admits the change of
+// an allowed object into it. [judge] counts it as an accepted request.
 var errByChange = errors.New("an allowed object can be changed into it")
 
-// tryWrite asks the API server whether the tenant could have an object: whether it could create
-// the object or, if a policy refuses that, change an allowed object into it. Otherwise a policy
-// that does not match UPDATE would look whole. The allowed object may be nil, for an ordinary
-// object of a kind of Flux. tryWrite returns nil, errByChange, or the refusal.
+// tryWrite asks the API server whether the tenant could have an object: whether the tenant could create the
+// object or, if a policy refuses that, change an allowed object into it. Otherwise the attack would miss a
+// policy that does not match UPDATE. The allowed object may be nil, for an ordinary object of a kind of
+// Flux. tryWrite returns nil, errByChange, or the refusal.
 //
-// Only the tenant that is attacked in full changes objects; see [Report.shareChanges].
+// Only the tenant that tries all attacks changes objects; see [Report.shareChanges].
 func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructured) error {
 	refusal := e.tryCreate(ctx, u)
 	if !e.inFull || !refusedByPolicy(refusal) || u.GetNamespace() != e.Namespace {
@@ -40,7 +40,7 @@ func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructur
 			return refusal
 		}
 	}
-	// Flux keeps a deleted object for a moment: with a name of its own, nothing waits for it.
+	// Flux keeps a deleted object for a moment. With a unique name, no other attack waits for the deletion.
 	own.SetName(name("own-" + rand.Text()[:8]))
 	if err := e.create(ctx, own); err != nil {
 		return unclearOr(err, refusal)
@@ -52,8 +52,9 @@ func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructur
 	return errByChange
 }
 
-// createOrChange creates an object as the tenant, or changes an ordinary object into it if a
-// policy refuses the creation: remove it. The error is the refusal of the creation.
+// createOrChange creates an object as the tenant. If a policy refuses the creation, it changes an ordinary
+// object into the object instead. The caller must remove the object. The error is the refusal of the
+// creation.
 func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructured) error {
 	refusal := e.create(ctx, u)
 	if !refusedByPolicy(refusal) {
@@ -80,8 +81,8 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 	return nil
 }
 
-// change changes an existing object of the tenant into another one, by the verb patch or else by
-// the verb update. Admission treats both as UPDATE.
+// change changes an existing object of the tenant into another one, with the verb patch, or without the
+// right to patch with the verb update. Admission treats both as UPDATE.
 func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructured, dryRun bool) error {
 	var patching []client.PatchOption
 	var updating []client.UpdateOption
@@ -102,7 +103,7 @@ func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructu
 	})
 }
 
-// withContent returns an object with the content of another one, and its own identity.
+// withContent returns an object with the content of another object and its own identity.
 func withContent(own, other *unstructured.Unstructured) *unstructured.Unstructured {
 	u := own.DeepCopy()
 	for key := range own.Object {
@@ -123,8 +124,8 @@ func withContent(own, other *unstructured.Unstructured) *unstructured.Unstructur
 	return u
 }
 
-// refusedByPolicy reports whether a policy or a webhook refused a request: these match some
-// operations only.
+// refusedByPolicy reports whether a policy or a webhook refused a request. Only these controls may match
+// some operations and not others.
 func refusedByPolicy(err error) bool {
 	control, _ := controlOf(fmt.Sprint(err))
 	return err != nil && isPolicy(control)
@@ -135,7 +136,7 @@ func isPolicy(control string) bool {
 	return slices.ContainsFunc([]string{"policy ", "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
 }
 
-// unclearOr returns the error of a second step if it is no refusal, so that nothing is proven, and
+// unclearOr returns the error of a second step if it is no refusal, so that the finding is not proven, and
 // otherwise the refusal of the first step.
 func unclearOr(err, refusal error) error {
 	if judge(err, "").Outcome == Stopped || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
@@ -155,7 +156,7 @@ func (e *Scenario) ordinary(ctx context.Context, kind string) *unstructured.Unst
 	return nil
 }
 
-// ordinaries are objects that are made once for a tenant and its owners.
+// ordinaries are objects that one function creates once, for a tenant and its owners.
 type ordinaries struct {
 	once sync.Once
 	all  []*unstructured.Unstructured

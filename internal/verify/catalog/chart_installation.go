@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// installsChart is reconciles by a HelmRelease of the tenant's: aimed and own are
+// installsChart is [Scenario.reconciles] for a HelmRelease of the tenant. The folders aimed and own contain
 // charts, see [charts].
 func (e *Scenario) installsChart(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	return e.delivered(ctx, e.release, id, canary, own, change)
@@ -26,8 +26,8 @@ func charts(aimed, own *unstructured.Unstructured) map[string]string {
 	}
 }
 
-// deliversByChart is delivers for a HelmRelease. Its canary has a name of its
-// own: the attack by a Kustomization may run at the same time.
+// deliversByChart is [deliversManifests] for a HelmRelease. Its canary has a name of its own: the attack by
+// a Kustomization may run at the same time.
 func deliversByChart(a Attack, kind string, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
 	a.Via, a.Kind, a.Deep, a.Kinds = Git, string(flux.HelmRelease), true, []string{kind}
 	released := func(e *Scenario) *unstructured.Unstructured {
@@ -46,9 +46,9 @@ func deliversByChart(a Attack, kind string, canary, own func(*Scenario) *unstruc
 	return a
 }
 
-// release is a HelmRelease of the tenant's for a chart in a folder of its own
-// repository, or for the chart that it pushed beside its artifact, under its own account. It waits for nothing that it makes and
-// tries once.
+// release returns a HelmRelease of the tenant with the tenant's own account, for a chart in a folder of the
+// tenant's repository, or for the chart that the attack pushed beside the tenant's artifact. The
+// HelmRelease waits for no object that it creates, and tries once.
 func (e *Scenario) release(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
 		"interval":           "1h",
@@ -76,8 +76,8 @@ func (e *Scenario) release(id, folder string, change func(spec map[string]any)) 
 	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
 }
 
-// suspendedRelease is a HelmRelease of the tenant's that does nothing, for
-// questions that the API server alone answers.
+// suspendedRelease returns a suspended HelmRelease of the tenant, for requests about which the API server
+// alone decides.
 func (e *Scenario) suspendedRelease(id string, change func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
 		"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
@@ -91,8 +91,8 @@ func (e *Scenario) suspendedRelease(id string, change func(spec map[string]any))
 	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
 }
 
-// removeRelease removes an object of Flux's and what Flux has made for it, except for the
-// canaries of a HelmRelease.
+// removeRelease removes a Flux object and the objects that Flux created for it, except for the canaries of
+// a HelmRelease.
 func (e *Scenario) removeRelease(u *unstructured.Unstructured) {
 	if u.GetKind() != string(flux.HelmRelease) {
 		e.remove(u)
@@ -104,7 +104,7 @@ func (e *Scenario) removeRelease(u *unstructured.Unstructured) {
 	_ = e.Admin.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))
 	cancel()
 	e.remove(u)
-	// That may have taken longer than the rest may.
+	// The steps above may have used up the time of the context.
 	ctx, cancel = context.WithTimeout(context.Background(), cleanupPatience)
 	defer cancel()
 	if chart := helmChartOf(u); e.Admin.Get(ctx, keyOf(chart), chart) == nil {
@@ -118,8 +118,8 @@ func (e *Scenario) removeRelease(u *unstructured.Unstructured) {
 	_ = e.Admin.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(storage), client.MatchingLabels{"owner": "helm", "name": releaseName})
 }
 
-// helmChartOf is the HelmChart that helm-controller makes for a HelmRelease, in
-// the namespace of the chart's source.
+// helmChartOf returns the HelmChart that helm-controller creates for a HelmRelease, in the namespace of the
+// chart's source.
 func helmChartOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	namespace, found, _ := unstructured.NestedString(u.Object, "spec", "chart", "spec", "sourceRef", "namespace")
 	if !found {

@@ -63,9 +63,9 @@ func addClusterScopedObjects(register func(...Attack)) {
 	register(deliversByChart(attack, "Namespace", namespace, ownConfigMap("i5-release")))
 }
 
-// clusterRights are the rights to cluster-scoped objects that change the requests or the Pods of others.
-// A right to a single kind or API, which a team may look after, does not count. I17 changes the policies and
-// webhooks that exist.
+// clusterRights are the rights to cluster-scoped objects that change the requests or the Pods of others. A
+// right to a single kind or API does not count, because a team may maintain it. I17 changes the existing
+// policies and webhooks.
 var clusterRights = []right{
 	{
 		what: "change the objects of others", verbs: []string{"create"},

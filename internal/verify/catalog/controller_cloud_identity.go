@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// objectIdentity is the gate under which a Flux controller gets cloud credentials
-// for an account of the object's namespace.
+// objectIdentity is the feature gate with which a Flux controller gets cloud credentials for an account in
+// the object's namespace.
 const objectIdentity = "ObjectLevelWorkloadIdentity"
 
 func addControllerCloudIdentity(register func(...Attack)) {
@@ -94,7 +94,8 @@ func addControllerCloudIdentity(register func(...Attack)) {
 	register(decryptionWithIdentity())
 }
 
-// decryptionWithIdentity is the attack on the cloud identities that kustomize-controller decrypts with.
+// decryptionWithIdentity returns the attack on the cloud identities with which kustomize-controller
+// decrypts.
 func decryptionWithIdentity() Attack {
 	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
 	withoutKey := decrypting(map[string]any{"provider": "sops"})
@@ -118,7 +119,7 @@ func decryptionWithIdentity() Attack {
 				return notProven(firstLine(err.Error()))
 			}
 			if identity != "" {
-				// Flux opens what no key in the Secret opens as itself.
+				// If no key in the Secret decrypts a file, Flux uses its own identity.
 				aimed.what += " (" + identity + "), with a key of its own, too"
 				aimed.aimed, aimed.own = withKey, creating(func(e *Scenario) *unstructured.Unstructured { return e.suspended("i19", nil) })
 			}
@@ -126,7 +127,7 @@ func decryptionWithIdentity() Attack {
 			if f.Outcome != Stopped {
 				return f
 			}
-			// A tenant that syncs nothing has no use for a key.
+			// A tenant without a sync has no use for a key.
 			if withKey(ctx, e) == nil {
 				g := requests(controllersKey())(ctx, e)
 				if g.Outcome != Stopped {
@@ -139,7 +140,7 @@ func decryptionWithIdentity() Attack {
 	}
 }
 
-// controllersKey is the request for a Secret with credentials of a cloud, which may name any identity.
+// controllersKey returns the request for a Secret with cloud credentials, which may name any identity.
 func controllersKey() request {
 	secret := func(key string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
@@ -153,16 +154,16 @@ func controllersKey() request {
 	}
 }
 
-// decrypting is a Kustomization that is not applied, with the field spec.decryption.
+// decrypting returns a Kustomization with the field spec.decryption that Flux does not apply.
 func decrypting(decryption map[string]any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
 		return e.suspended("i19", func(spec map[string]any) { spec["decryption"] = decryption })
 	}
 }
 
-// decryptsAsAnother tries to decrypt as each account with a cloud identity that is in the tenant's
-// namespace and not the tenant's. It adds what stopped it to a finding. Without the gate,
-// kustomize-controller refuses every account in spec.decryption.
+// decryptsAsAnother tries to decrypt as each foreign account with a cloud identity in the tenant's
+// namespace. It adds the controls that stopped it to a finding. Without the gate, kustomize-controller
+// refuses every account in spec.decryption.
 func decryptsAsAnother(ctx context.Context, e *Scenario, f Finding) Finding {
 	accounts, err := e.cloudAccounts(ctx)
 	if err != nil {
@@ -193,9 +194,9 @@ func decryptsAsAnother(ctx context.Context, e *Scenario, f Finding) Finding {
 // cloudIdentities are the annotations by which clouds give an account an identity.
 var cloudIdentities = []string{"eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account", "azure.workload.identity/client-id"}
 
-// controllersIdentity returns the cloud identity of a controller's account, as the annotation that gives it,
-// or "" if it has none or the controller is not installed. An identity that the cloud or the node gives without an
-// annotation is not in the cluster.
+// controllersIdentity returns the cloud identity of a controller's account, as the annotation that gives
+// it, or "" if the account has none or the controller is not installed. It does not find an identity that
+// the cloud or the node gives without an annotation.
 func (e *Scenario) controllersIdentity(ctx context.Context, controller string) (string, error) {
 	deployment := &appsv1.Deployment{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {
@@ -214,8 +215,8 @@ func (e *Scenario) controllersIdentity(ctx context.Context, controller string) (
 	return "", nil
 }
 
-// cloudAccounts returns the accounts in the attacked namespace that have a cloud identity, without
-// the tenant's: those that it is applied as, and those that its own syncs apply.
+// cloudAccounts returns the accounts with a cloud identity in the attacked namespace, without the tenant's
+// accounts: those as which Flux applies the tenant, and those that the tenant's own syncs apply.
 func (e *Scenario) cloudAccounts(ctx context.Context) ([]string, error) {
 	var accounts corev1.ServiceAccountList
 	if err := e.Admin.List(ctx, &accounts, client.InNamespace(e.Namespace)); err != nil {
@@ -232,7 +233,7 @@ func (e *Scenario) cloudAccounts(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// posting is the request for a Provider of a type that takes the identity of the controller if the
+// posting returns the request for a Provider of a type that uses the identity of the controller if the
 // tenant gives it none.
 func posting(kind, cloud string) request {
 	return request{
@@ -252,8 +253,8 @@ func scanned(spec map[string]any, provider string) func(*Scenario) *unstructured
 	}
 }
 
-// gitSource is a GitRepository at an address that is the tenant's, as far as
-// there is one.
+// gitSource returns a GitRepository at an address of the tenant, or at an unapproved address if the tenant
+// has none.
 func gitSource(e *Scenario, provider string) *unstructured.Unstructured {
 	url := "https://git.unapproved.example.net/any/thing"
 	if i := slices.IndexFunc(e.Tenant.Repositories, inGit); i >= 0 {
@@ -267,7 +268,7 @@ func (e *Scenario) deliversArtifacts() bool {
 	return len(e.Tenant.Repositories) > 0 && !slices.ContainsFunc(e.Tenant.Repositories, inGit)
 }
 
-// source is a source that is not fetched.
+// source returns a source that Flux does not fetch.
 func source(kind string, spec map[string]any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
 		full := map[string]any{"interval": "1h", "suspend": true}
@@ -278,8 +279,8 @@ func source(kind string, spec map[string]any) func(*Scenario) *unstructured.Unst
 	}
 }
 
-// ownIdentity is a controller that gets cloud credentials as an account of the
-// object's namespace, named or not, and never as itself.
+// ownIdentity returns the layer that a controller gets cloud credentials as an account in the object's
+// namespace, named or not, and never as itself.
 func ownIdentity(controller, flag string) Layer {
 	return Layer{
 		Name: "gate " + objectIdentity + " and flag " + flag + " of " + controller,
@@ -293,8 +294,7 @@ func ownIdentity(controller, flag string) Layer {
 	}
 }
 
-// unlessIdentityIsOwn makes the requests where nothing in the controller itself
-// stops them.
+// unlessIdentityIsOwn sends the requests if the layer does not hold in the controller itself.
 func unlessIdentityIsOwn(layer Layer, all ...request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		holds, err := layer.Holds(ctx, e)

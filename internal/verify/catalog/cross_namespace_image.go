@@ -19,7 +19,7 @@ func addCrossNamespaceImage(register func(...Attack)) {
 		make: func(e *Scenario, id, namespace, target string) *unstructured.Unstructured {
 			return object(imageAPI, "ImagePolicy", e.Namespace, name(id), map[string]any{"spec": map[string]any{
 				"imageRepositoryRef": map[string]any{"name": target, "namespace": namespace},
-				// The repository is looked for before this is looked at.
+				// The controller looks for the repository before it reads this field.
 				"policy": map[string]any{"semver": map[string]any{"range": "none"}},
 			}})
 		},
@@ -46,7 +46,7 @@ func addCrossNamespaceImage(register func(...Attack)) {
 				"interval":  "1h",
 				"sourceRef": map[string]any{"kind": "GitRepository", "name": target, "namespace": namespace},
 				"git":       map[string]any{"commit": map[string]any{"author": map[string]any{"name": "canary", "email": "canary@example.com"}}},
-				// Nothing is there that could be changed and pushed.
+				// The folder does not exist, so there is nothing to change and push.
 				"update": map[string]any{"strategy": "Setters", "path": "./" + missingFolder},
 			}})
 		},
@@ -86,18 +86,16 @@ func addCrossNamespaceImage(register func(...Attack)) {
 	})
 }
 
-// imageReference is a kind of Flux's image automation whose objects refer to
-// another object.
+// imageReference is a kind of Flux's image automation with a reference to another object.
 type imageReference struct {
 	kind, to string
-	// make makes an object of the tenant's that refers to a target.
+	// make returns an object of the tenant that refers to a target.
 	make func(e *Scenario, id, namespace, target string) *unstructured.Unstructured
-	// reached are the words of the controller when it has got past the
-	// reference.
+	// reached matches the message of the controller after it has followed the reference.
 	reached *regexp.Regexp
 }
 
-// try makes the object and reads the controller's answer.
+// try creates the object and returns the finding from the controller's answer.
 func (r imageReference) try(ctx context.Context, e *Scenario, id, namespace, target string) Finding {
 	said, err := e.apply(ctx, r.make(e, id, namespace, target), func() {})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// pathNotFound is what kustomize-controller says when it has fetched an artifact
-// and does not find the path in it.
+// pathNotFound matches the message of kustomize-controller when it has fetched an artifact and does not
+// find the path in it.
 var pathNotFound = regexp.MustCompile(`path not found|no such file or directory`)
 
 func addCrossNamespaceSource(register func(...Attack)) {
@@ -54,8 +54,8 @@ func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 		Layers: []Layer{
 			flagLayer(noCrossNamespaceRefs("helm-controller")),
 			admissionLayer("policy on spec.chart", func(e *Scenario) *unstructured.Unstructured {
-				// Another rule may deny a chart from a GitRepository, so this one comes
-				// from a HelmRepository.
+				// Another rule may deny a chart from a GitRepository, so the chart comes from a
+				// HelmRepository.
 				return e.suspendedRelease("s1", func(spec map[string]any) {
 					spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": "HelmRepository", "name": "any", "namespace": e.Platform}
 				})
@@ -70,17 +70,17 @@ func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 	})
 }
 
-// chartSources and chartRefs are the kinds that a HelmRelease may take a chart from: by a
-// template of a HelmChart, and by a reference.
+// chartSources and chartRefs are the kinds from which a HelmRelease may take a chart: by a template of a
+// HelmChart, and by a reference.
 var (
 	chartSources = []flux.Kind{flux.GitRepository, flux.HelmRepository, flux.Bucket}
 	chartRefs    = []flux.Kind{flux.HelmChart, flux.OCIRepository, flux.ExternalArtifact}
 )
 
-// crossNamespaceChart tries both ways to name a chart of another namespace, with every kind of
-// sources. helm-controller reports nothing when it refuses a chart of a foreign source. So the
-// message comes from a reference to a foreign HelmChart, and the evidence is the HelmChart
-// that helm-controller would create in the foreign namespace.
+// crossNamespaceChart tries both ways to name a chart of another namespace, with every kind of source.
+// helm-controller reports nothing when it refuses a chart of a foreign source. So the message comes from a
+// reference to a foreign HelmChart, and the evidence is the HelmChart that helm-controller would create in
+// the foreign namespace.
 func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	const key = "S1-api-HelmRelease"
 	made := map[*unstructured.Unstructured]flux.Kind{}
@@ -151,8 +151,8 @@ func article(kind flux.Kind) string {
 // kindIsOff matches the message of a controller whose feature gate for a kind is off.
 var kindIsOff = regexp.MustCompile(`feature gate`)
 
-// refusedByFlux returns the error that Flux's condition reports. It returns nil if Flux
-// applied the object, or looked for the source and did not find it.
+// refusedByFlux returns the error that Flux's condition reports. It returns nil if Flux applied the object,
+// or looked for the source and did not find it.
 func refusedByFlux(said readiness) error {
 	refusal := errors.New(firstLine(said.message))
 	switch _, known := controlOf(said.message); {
@@ -167,17 +167,16 @@ func refusedByFlux(said readiness) error {
 // missingFolder is a path that no source has.
 const missingFolder = "tenure-attack/nowhere"
 
-// noCrossNamespaceRefs is the flag that closes references to other namespaces.
+// noCrossNamespaceRefs returns the flag that forbids references to other namespaces.
 func noCrossNamespaceRefs(controller string) Flag {
 	return Flag{Controller: controller, Flag: "--no-cross-namespace-refs=true"}
 }
 
-// sourceNotFound is what helm-controller says when it has looked for a source
-// and there is none.
+// sourceNotFound matches the message of helm-controller when it has looked for a source and found none.
 var sourceNotFound = regexp.MustCompile(`could not get Source object: .* not found`)
 
-// foreignRef refers to a source of the platform's, of a kind: the source of the platform
-// itself, or for another kind an object that does not exist, for which a controller looks.
+// foreignRef returns a reference to a source of a kind in the platform's namespace: the platform's own
+// source or, for another kind, an object that does not exist but that a controller looks for.
 func (e *Scenario) foreignRef(kind flux.Kind) map[string]any {
 	if kind == e.Root.Kind {
 		return map[string]any{"kind": string(kind), "name": e.Root.Name, "namespace": e.Root.Namespace}
@@ -208,8 +207,8 @@ func (e *Scenario) foreignSource(kind flux.Kind) func(spec map[string]any) {
 // kustomizationSources are the kinds of sources of a Kustomization.
 var kustomizationSources = []flux.Kind{flux.GitRepository, flux.OCIRepository, flux.Bucket, flux.ExternalArtifact}
 
-// kustomizationSourceMissing is what kustomize-controller says when it has looked for a source
-// and there is none.
+// kustomizationSourceMissing matches the message of kustomize-controller when it has looked for a source
+// and found none.
 var kustomizationSourceMissing = regexp.MustCompile(`^Source '.*' not found`)
 
 // crossNamespaceSource names sources of the platform, of every kind. The platform's own source

@@ -12,8 +12,8 @@ import (
 // delivering returns the Scenario for attacks by a commit to the tenant's repository. The
 // platform applies the repository whatever the tenant's own rights are, so an admin creates
 // the Kustomization if RBAC does not let the tenant create it. The Kustomization has the
-// settings of the tenant's own one. It is in the namespace of that one, which may be the
-// platform's.
+// settings and the namespace of the tenant's own Kustomization, which may be in a namespace of
+// the platform. delivering returns an error if it cannot read that Kustomization.
 func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
 		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)
@@ -31,19 +31,19 @@ func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 	return &d, nil
 }
 
-// foreignAccount reports whether the tenant's account is in a namespace of the platform's.
+// foreignAccount reports whether the tenant's account is in a namespace of the platform.
 func (e *Scenario) foreignAccount() bool {
 	return e.hasAccount() && e.Account.Namespace != e.Namespace && !slices.Contains(e.Tenant.Namespaces, e.Account.Namespace)
 }
 
-// platformDelivers reports whether the tenant's Kustomization is in a namespace of the platform's.
+// platformDelivers reports whether the tenant's Kustomization is in a namespace of the platform.
 func (e *Scenario) platformDelivers() bool {
 	in := e.Repository.Kustomization.Namespace
 	return e.hasAccount() && in != e.Namespace && !slices.Contains(e.Tenant.Namespaces, in)
 }
 
-// asItSyncs makes a Kustomization apply with the rights with which the tenant's
-// own one does.
+// asItSyncs gives a Kustomization the account and the kubeconfig of the tenant's own
+// Kustomization.
 func (e *Scenario) asItSyncs(spec map[string]any) {
 	for _, field := range []string{"serviceAccountName", "kubeConfig"} {
 		delete(spec, field)

@@ -32,13 +32,12 @@ func addEditedPolicies(register func(...Attack)) {
 	})
 }
 
-// admissionKinds are what policies and webhooks consist of.
+// admissionKinds are the kinds of policies and webhooks.
 var admissionKinds = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
 }
 
-// editsItsBounds tries to change each thing that decides about tenants, and to
-// bring another policy.
+// editsItsBounds tries to change each object that restricts tenants, and to create another policy.
 func editsItsBounds(ctx context.Context, e *Scenario) Finding {
 	all := []request{{
 		what: "make an admission policy's binding",
@@ -89,7 +88,7 @@ func editsItsBounds(ctx context.Context, e *Scenario) Finding {
 }
 
 // editsParameters returns the requests with which the tenant would change or delete the parameters that a
-// policy of the fleet reads in the tenant's namespaces. Those of Tenure are among the objects above.
+// policy of the fleet reads in the tenant's namespaces. editsItsBounds covers Tenure's parameters.
 func (e *Scenario) editsParameters(ctx context.Context) ([]request, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
@@ -109,7 +108,8 @@ func (e *Scenario) editsParameters(ctx context.Context) ([]request, error) {
 			return nil, err
 		}
 		for _, u := range params {
-			// A parameter without a namespace in the binding is read for requests in its own namespace.
+			// If the binding names no namespace, a parameter applies to requests in the parameter's own
+			// namespace.
 			if b.Spec.ParamRef.Namespace == "" && !e.selectsNamespace(u.GetNamespace(), b.Spec.MatchResources, policies.Items[i].Spec.MatchConstraints) {
 				continue
 			}
@@ -158,7 +158,7 @@ func (e *Scenario) parametersOf(ctx context.Context, kind admissionv1.ParamKind,
 	}), nil
 }
 
-// merging is a request that changes an object by a JSON merge patch, in a dry run.
+// merging returns a dry run that changes an object with a JSON merge patch.
 func merging(u *unstructured.Unstructured, patch string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		return e.As.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)

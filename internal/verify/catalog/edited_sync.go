@@ -25,7 +25,7 @@ func addEditedSync(register func(...Attack)) {
 	})
 }
 
-// syncPatches are the changes that a tenant would make, for each kind of a sync.
+// syncPatches are the changes that a tenant would make, by the kind of the sync.
 var syncPatches = map[flux.Kind]map[string]string{
 	flux.Kustomization: {
 		"spec.path":               `{"spec":{"path":"./` + missingFolder + `"}}`,
@@ -95,10 +95,10 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// tryPatch asks the API server whether the tenant could change an object. An object of the platform may break
-// rules that are about the specs of tenants, such as one for its intervals. The API server names one policy that refuses a
-// request: then the refusal of a change of the labels shows whether the object is the platform's, and this change meets
-// no rule about specs.
+// tryPatch asks the API server whether the tenant could change an object. An object of the platform may
+// break rules about the specs of tenants, such as a rule about intervals. The API server names only one
+// policy that refuses a request. So tryPatch also tries to change the labels, which no rule about specs
+// refuses: the refusal then shows that the object belongs to the platform.
 func tryPatch(ctx context.Context, e *Scenario, u *unstructured.Unstructured, patch string) error {
 	send := func(patch string) error {
 		return e.As.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
@@ -116,8 +116,7 @@ func tryPatch(ctx context.Context, e *Scenario, u *unstructured.Unstructured, pa
 	return err
 }
 
-// fluxObjects are the objects of syncs in the tenant's namespaces, without those
-// of attacks.
+// fluxObjects returns the objects of syncs in the tenant's namespaces, without the objects of attacks.
 func (e *Scenario) fluxObjects(ctx context.Context) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for _, namespace := range e.Tenant.Namespaces {
@@ -130,8 +129,8 @@ func (e *Scenario) fluxObjects(ctx context.Context) ([]unstructured.Unstructured
 	return all, nil
 }
 
-// platformMade returns the objects that the manager wrote, or that Flux applied from
-// outside of the tenant's namespaces, and the names of the objects of unknown origin.
+// platformMade returns the objects that the manager wrote, or that Flux applied from outside of the
+// tenant's namespaces, and the names of the objects of unknown origin.
 func platformMade(objects []unstructured.Unstructured, namespaces []string) (made []unstructured.Unstructured, unknown []string) {
 	for _, u := range objects {
 		labels := u.GetLabels()

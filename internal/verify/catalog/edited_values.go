@@ -27,9 +27,10 @@ var syncResources = map[flux.Kind]string{
 	flux.Bucket:         "buckets.source.toolkit.fluxcd.io",
 }
 
-// editsElsewhere returns the requests with which the tenant would change Flux objects in namespaces of
-// nobody, its own sync too, or what they read, as far as a role there lets it: a right to one object is
-// enough, since the object may name another account, and its values may become any manifest.
+// editsElsewhere returns the requests with which the tenant would change Flux objects in namespaces of no
+// tenant, including its own sync, or the values that they read. It returns only requests that a role allows
+// the tenant. A right to a single object suffices, since the object may name another account, and its
+// values may become any manifest.
 func (e *Scenario) editsElsewhere(ctx context.Context) ([]request, error) {
 	var all []request
 	for _, place := range e.elsewhere() {
@@ -67,9 +68,9 @@ func (e *Scenario) editsElsewhere(ctx context.Context) ([]request, error) {
 	return all, nil
 }
 
-// editsValues returns the requests with which the tenant would change what the platform's objects in its
-// own namespaces read. An object that Flux applies as the tenant's own account, or as another one without
-// rights elsewhere, gains nothing by that.
+// editsValues returns the requests with which the tenant would change values that the platform's objects in
+// the tenant's namespaces read. It omits an object that Flux applies as the tenant's own account, or as
+// another account without rights elsewhere: the tenant gains nothing by changing its values.
 func (e *Scenario) editsValues(ctx context.Context, made []unstructured.Unstructured) ([]request, error) {
 	privileged, err := e.privilegedAccounts(ctx)
 	if err != nil {
@@ -102,10 +103,10 @@ func (e *Scenario) editsValues(ctx context.Context, made []unstructured.Unstruct
 	return all, nil
 }
 
-// editsRecords returns the requests with which the tenant would change the records of releases that the platform
-// keeps in the tenant's namespaces (spec.storageNamespace). Helm deletes what the last record lists and the
-// chart lacks, and makes the hooks in it, with the rights of the HelmRelease. A HelmRelease without rights elsewhere
-// gives none.
+// editsRecords returns the requests with which the tenant would change the release records that the
+// platform keeps in the tenant's namespaces (spec.storageNamespace). With the rights of the HelmRelease,
+// Helm deletes the objects that the last record lists and the chart lacks, and creates the hooks in the
+// record. It omits a HelmRelease without rights elsewhere.
 func (e *Scenario) editsRecords(ctx context.Context) ([]request, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.HelmRelease.GroupVersionKind())
@@ -149,7 +150,7 @@ func (e *Scenario) editsRecords(ctx context.Context) ([]request, error) {
 	return all, nil
 }
 
-// value is a ConfigMap or a Secret from which a Flux object takes what it applies.
+// value is a ConfigMap or a Secret with contents that Flux applies for a Flux object.
 type value struct {
 	object *unstructured.Unstructured
 	reader string
@@ -157,7 +158,8 @@ type value struct {
 
 func (v value) resource() string { return strings.ToLower(v.object.GetKind()) + "s" }
 
-// request is the change of the value, or its creation if it does not exist: it may be optional.
+// request returns the request to change the value, or to create it if it does not exist: a value may be
+// optional.
 func (v value) request() request {
 	return request{
 		what: fmt.Sprintf("change %s %s/%s, which %s reads", v.object.GetKind(), v.object.GetNamespace(), v.object.GetName(), v.reader),
@@ -218,8 +220,8 @@ func (e *Scenario) releaseRecords(ctx context.Context, u *unstructured.Unstructu
 	return secrets.Items, nil
 }
 
-// changing is a request that changes an object by a JSON merge patch or, without the right to that, by
-// the verb update, in a dry run.
+// changing returns a dry run that changes an object with a JSON merge patch or, without the right to patch,
+// with the verb update.
 func changing(u *unstructured.Unstructured, patch string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		err := merging(u, patch)(ctx, e)
@@ -248,7 +250,7 @@ func changing(u *unstructured.Unstructured, patch string) func(context.Context, 
 	}
 }
 
-// fluxObjectsIn returns the objects of syncs in a namespace, without those of attacks.
+// fluxObjectsIn returns the objects of syncs in a namespace, without the objects of attacks.
 func (e *Scenario) fluxObjectsIn(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for kind := range syncPatches {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mark is a label and an annotation by which an object may be exempt from a policy: a tenant writes the
-// labels and annotations of its own objects.
+// mark is a label or an annotation that may exempt an object from a policy. A tenant writes the labels and
+// annotations of its own objects.
 type mark struct{ key, value string }
 
 func (m mark) String() string { return m.key + "=" + m.value }
@@ -44,8 +44,8 @@ func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// markedError is the answer to a request that a policy refuses, and admits with a mark. [judge] takes it
-// for an accepted request.
+// markedError is the result of a request that a policy refuses without a mark and admits with it. [judge]
+// counts it as an accepted request.
 type markedError struct{ mark mark }
 
 func (m *markedError) Error() string {
@@ -55,9 +55,9 @@ func (m *markedError) Error() string {
 // maxMarks is the maximum number of marks that an attack tries.
 const maxMarks = 24
 
-// exemptingMarks returns the marks that the policies of the fleet know: of their selectors of objects, of
-// their expressions about labels and annotations, and of Kyverno's exclusions. Tenure's own policies
-// exempt nobody by a mark.
+// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in their
+// expressions about labels and annotations, and in Kyverno's exclusions. No mark exempts an object from
+// Tenure's own policies.
 func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
@@ -90,7 +90,7 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	return distinct, nil
 }
 
-// marksOf returns the marks that a policy's selector and expressions know.
+// marksOf returns the marks in a policy's selector and expressions.
 func marksOf(spec admissionv1.ValidatingAdmissionPolicySpec) []mark {
 	var all []mark
 	if spec.MatchConstraints != nil {
@@ -108,7 +108,7 @@ func marksOf(spec admissionv1.ValidatingAdmissionPolicySpec) []mark {
 	return all
 }
 
-// marksOfSelector returns the marks with which an object without labels leaves a selector.
+// marksOfSelector returns the marks with which a selector no longer selects an object without labels.
 func marksOfSelector(selector *metav1.LabelSelector) []mark {
 	if selector == nil {
 		return nil
@@ -136,7 +136,8 @@ var (
 	dottedMark = regexp.MustCompile(`(?:labels|annotations)\s*\.\s*\??([A-Za-z_]\w*)`)
 )
 
-// marksOfExpression returns each key in an expression with each of its other strings, and with true.
+// marksOfExpression returns each key in an expression, with each of the expression's other strings and with
+// true as its value.
 func marksOfExpression(expression string) []mark {
 	if !aboutMarks.MatchString(expression) {
 		return nil

@@ -18,7 +18,7 @@ const (
 	operatorAPI     = "fluxcd.controlplane.io/v1"
 )
 
-// annotations are the annotations that hold fields of kinds without these fields in the spec.
+// annotations maps kinds without some fields in the spec to the annotations that hold these fields.
 var annotations = map[string]map[string]string{
 	"ArtifactGenerator":        {"interval": "source.extensions.fluxcd.io/reconcileEvery"},
 	"ResourceSet":              operatorAnnotations,
@@ -27,8 +27,8 @@ var annotations = map[string]map[string]string{
 
 var operatorAnnotations = map[string]string{"interval": "fluxcd.controlplane.io/reconcileEvery", "timeout": "fluxcd.controlplane.io/reconcileTimeout"}
 
-// ofEveryKind returns valid objects of Flux's kinds as a tenant would write them, of each
-// kind with an interval or a timeout. It uses approved addresses where it can find them.
+// ofEveryKind returns a valid object of each Flux kind with an interval or a timeout, as a tenant would
+// write it. It uses approved addresses if it can find them.
 func (e *Scenario) ofEveryKind(ctx context.Context, id string) []*unstructured.Unstructured {
 	make := func(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
 		spec["interval"] = "1h"
@@ -71,8 +71,8 @@ func (e *Scenario) ofEveryKind(ctx context.Context, id string) []*unstructured.U
 	}
 }
 
-// approved returns the fields of a source's spec that hold its address, for a kind: from
-// one of the tenant's own sources, or else from the rules of the fleet.
+// approved returns the address fields in the spec of a source of a kind: from one of the tenant's own
+// sources, or else from the rules of the fleet.
 func (e *Scenario) approved(ctx context.Context, kind string) map[string]any {
 	fields := map[string][]string{"Bucket": {"endpoint", "bucketName", "region"}, "ImageRepository": {"image"}}[kind]
 	apiVersion := sourceAPI
@@ -110,9 +110,8 @@ func (e *Scenario) policy(ctx context.Context, field string) (content map[string
 	return content, set
 }
 
-// allowed returns the same fields with an address that the tenant's parameters allow or,
-// if there are none, the profile. If neither lists an address, it returns an unapproved
-// one.
+// allowed returns the address fields with an address that the tenant's parameters allow or, if there are no
+// parameters, the profile. If no address is listed, it returns an unapproved address.
 func (e *Scenario) allowed(ctx context.Context, kind string) map[string]any {
 	var sources v1alpha1.Sources
 	content, _ := e.policy(ctx, "sources")

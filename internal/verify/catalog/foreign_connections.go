@@ -32,8 +32,8 @@ func addForeignConnections(register func(...Attack)) {
 	})
 }
 
-// connects judges the NetworkPolicies of the tenant's namespaces, then tries to change those of
-// the platform as the tenant, and to open the namespace of another tenant.
+// connects judges the NetworkPolicies of the tenant's namespaces. Then it tries to change the platform's
+// policies as the tenant, and to open the namespace of another tenant.
 func connects(ctx context.Context, e *Scenario) Finding {
 	above, _, err := e.clusterPolicies(ctx)
 	if err != nil {
@@ -78,10 +78,10 @@ func connects(ctx context.Context, e *Scenario) Finding {
 	return stopped(networkPolicies+", "+f.Control, cmp.Or(message, f.Message))
 }
 
-// judgeConnections returns whether Pods of other tenants can connect to the Pods of a namespace:
-// those that run, and one without labels and named ports. The tenant may let others in by
-// policies of its own, which is its own decision: they count only if they isolate. Policies of the
-// cluster that stand above the NetworkPolicies isolate, whatever these let in.
+// judgeConnections returns whether Pods of other tenants can connect to the Pods of a namespace: to the
+// running Pods, and to a Pod without labels and named ports. The tenant may admit connections with its own
+// policies, so such policies count only if they isolate Pods. ClusterNetworkPolicies that precede
+// NetworkPolicies isolate Pods whatever the NetworkPolicies admit.
 func (e *Scenario) judgeConnections(namespace string, above clusterPolicies, policies []networkingv1.NetworkPolicy, pods []corev1.Pod) Finding {
 	platforms := slices.DeleteFunc(slices.Clone(policies), func(p networkingv1.NetworkPolicy) bool { return !e.platforms(p.Labels) })
 	var names []string
@@ -135,8 +135,8 @@ func (e *Scenario) labelsOf(namespace string) labels.Set {
 	return nil
 }
 
-// strangers returns the labels of the namespaces of other tenants or, for a tenant without
-// neighbours, of a namespace like its own of a tenant with another name.
+// strangers returns the labels of the namespaces of other tenants. For a tenant without neighbours, it
+// returns the labels of a namespace like the tenant's own, with the name of another tenant.
 func (e *Scenario) strangers() []labels.Set {
 	var all []labels.Set
 	invented := labels.Set{corev1.LabelMetadataName: e.Victim.Namespace}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// noChart is what helm-controller says when it is past the dependencies of a
-// release and does not find its chart.
+// noChart matches the message of helm-controller when the dependencies of a release are ready and it does
+// not find the chart.
 var noChart = regexp.MustCompile(`could not get Source object`)
 
 func addForeignDependency(register func(...Attack)) {
@@ -36,7 +36,7 @@ func addForeignDependency(register func(...Attack)) {
 	register(attack)
 }
 
-// chartless is a HelmRelease of the tenant's whose chart is nowhere.
+// chartless returns a HelmRelease of the tenant with a chart that does not exist.
 func (e *Scenario) chartless(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
 		"interval":           "1h",
@@ -50,10 +50,9 @@ func (e *Scenario) chartless(id, folder string, change func(spec map[string]any)
 	return object("helm.toolkit.fluxcd.io/v2", "HelmRelease", e.Namespace, name(id), map[string]any{"spec": spec})
 }
 
-// dependsOn creates a suspended canary of the kind in the victim's namespace, and an object
-// of the tenant that depends on it under a condition on the canary's content. The object
-// names a missing path. If it fails at the path, the controller has read the canary and
-// found the condition to be true.
+// dependsOn creates a suspended canary of the kind in the victim's namespace, and an object of the tenant
+// that depends on it under a condition on the canary's content. The object names a missing path. If it
+// fails at the path, the controller has read the canary, and the condition was true.
 func (e *Scenario) dependsOn(ctx context.Context, make delivery, past func(readiness) bool) Finding {
 	canary := make("s5-canary", "nowhere", func(spec map[string]any) { spec["suspend"] = true })
 	foreign, own := canary, canary.DeepCopy()

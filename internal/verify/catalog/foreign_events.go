@@ -37,8 +37,8 @@ func addForeignEvents(register func(...Attack)) {
 	})
 }
 
-// unless returns the finding of a stopped attack if the positive control, the same steps with
-// the tenant's own objects, succeeded.
+// unless returns the finding of an attack. A stopped attack counts only if the positive control, the same
+// steps with the tenant's own objects, succeeded.
 func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
 	switch {
 	case own.Outcome == GotThrough:
@@ -49,11 +49,11 @@ func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
 	return notProven("the same steps with the tenant's own objects do not work either: " + own.Reason + own.Message)
 }
 
-// sinkHost is the host to which the attacks' Providers send. RFC 2606 reserves the name.
+// sinkHost is the host to which the Providers of attacks send. RFC 2606 reserves the name.
 const sinkHost = "sink.tenure-canary.example"
 
-// notificationsReceived makes an Alert of the tenant's for an object in a namespace, lets an
-// event of that object happen, and looks whether the tenant is told of it.
+// notificationsReceived creates an Alert of the tenant for an object in a namespace, sends an event about
+// this object, and checks whether the tenant receives a notification.
 func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace string) Finding {
 	if e.outside == nil {
 		return notProven(errNoOutside.Error())
@@ -74,8 +74,8 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	provider := object("notification.toolkit.fluxcd.io/v1beta3", "Provider", e.Namespace, name(id), map[string]any{"spec": map[string]any{
 		"type": "generic", "address": "https://" + sinkHost + path,
 	}})
-	// An address that was not approved may be refused. The Alert is then made
-	// without a Provider: that Flux looks for it shows that it took the event.
+	// A policy may refuse an unapproved address. Then the Alert refers to a missing Provider: if Flux looks
+	// for the Provider, it has processed the event.
 	made := e.create(ctx, provider) == nil
 	if made {
 		defer e.remove(provider)
@@ -91,8 +91,8 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	var said string
 	var told bool
 	err := pollUntil(ctx, outsidePatience, func(ctx context.Context) (_ bool, err error) {
-		// Flux drops repeated events, and events before it knows the Alert. So each
-		// try sends a new event.
+		// Flux drops repeated events, and events that arrive before it knows the Alert. So each attempt
+		// sends a new event.
 		if err := e.emitEvent(ctx, namespace, name(id), word+" "+rand.Text()); err != nil {
 			return false, err
 		}
@@ -119,8 +119,7 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	return notProven("the event was neither delivered nor refused: " + firstLine(said))
 }
 
-// emitEvent tells notification-controller of an event of a Kustomization, as
-// kustomize-controller does.
+// emitEvent sends an event about a Kustomization to notification-controller, as kustomize-controller does.
 func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message string) error {
 	// Marshalling maps and strings cannot fail.
 	body, _ := json.Marshal(map[string]any{
@@ -135,9 +134,9 @@ func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message strin
 	return err
 }
 
-// failedAlert returns the message of notification-controller about an Alert that it could not
-// serve, or "". The controller writes it only into Events, which outlive the Alert. So
-// failedAlert ignores the Events of earlier Alerts with the same name.
+// failedAlert returns the message of notification-controller about an Alert that it could not process, or
+// "". The controller writes the message only into Events, which outlive the Alert. So failedAlert ignores
+// the Events of earlier Alerts with the same name.
 func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
 	var events corev1.EventList
 	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{

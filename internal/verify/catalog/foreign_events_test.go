@@ -63,8 +63,8 @@ func (f *fakeOutside) deliver(id string, body []byte) {
 	}
 }
 
-// What notification-controller does with an event decides, and what it says of
-// an Alert that it could not serve.
+// TestNotified checks the findings for the reactions of notification-controller to an event, and for its
+// message about an Alert that it could not serve.
 func TestNotified(t *testing.T) {
 	t.Parallel()
 	const blocked = "failed to dispatch notification: alert can't process event, cross-namespace references have been blocked"

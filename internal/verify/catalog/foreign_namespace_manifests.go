@@ -35,8 +35,8 @@ func addForeignNamespaceManifests(register func(...Attack)) {
 	register(recordsElsewhere(attack))
 }
 
-// releaseElsewhere aims a HelmRelease at another namespace. The chart's objects
-// name none, so that they go where the release goes.
+// releaseElsewhere returns the attack with a HelmRelease that targets another namespace. The chart's
+// objects name no namespace, so Helm creates them in the target namespace.
 func releaseElsewhere(a Attack) Attack {
 	a.Kind, a.Kinds = "HelmRelease", []string{"HelmRelease"}
 	a.Title = "installs a HelmRelease in another tenant's namespace (spec.targetNamespace)"
@@ -51,8 +51,8 @@ func releaseElsewhere(a Attack) Attack {
 	return a
 }
 
-// recordsElsewhere aims what Helm notes about a release at another namespace:
-// the canary is the Secret with the first revision.
+// recordsElsewhere returns the attack with a HelmRelease that stores its release records in another
+// namespace. The canary is the Secret with the first revision.
 func recordsElsewhere(a Attack) Attack {
 	a.Kind, a.Kinds = "HelmRelease-storage", []string{"HelmRelease"}
 	a.Title = "stores the release records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"

@@ -36,17 +36,16 @@ func addForeignReceiver(register func(...Attack)) {
 	})
 }
 
-// requestedAt is the annotation with which Flux is asked to reconcile an object.
+// requestedAt is the annotation that requests a reconciliation from Flux.
 const requestedAt = "reconcile.fluxcd.io/requestedAt"
 
-// receiverCalled makes a Receiver of the tenant's for an object in a namespace, calls it
-// from outside as its sender would, and looks whether the object was asked to
-// reconcile.
+// receiverCalled creates a Receiver of the tenant for an object in a namespace, calls it from outside as
+// its sender would, and checks whether the call requested a reconciliation of the object.
 func (e *Scenario) receiverCalled(ctx context.Context, id, namespace string) Finding {
 	if e.outside == nil {
 		return notProven(errNoOutside.Error())
 	}
-	// An object that Flux leaves alone, so that nothing else touches it.
+	// The object is suspended, so that Flux does not change it.
 	target := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name(id), map[string]any{"spec": map[string]any{
 		"interval": "1h", "path": "./", "prune": false, "suspend": true, "serviceAccountName": e.Account.Name,
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": "none"},
@@ -83,14 +82,14 @@ func (e *Scenario) callReceiver(ctx context.Context, receiver *unstructured.Unst
 	header := http.Header{"X-Signature": {"sha256=" + hex.EncodeToString(mac.Sum(nil))}}
 	var code int
 	err := pollUntil(ctx, outsidePatience, func(ctx context.Context) (bool, error) {
-		// Conditions and the rest of a status are not written in one go.
+		// The controller may write the path after the conditions.
 		err := e.Admin.Get(ctx, keyOf(receiver), receiver)
 		path, _, _ := unstructured.NestedString(receiver.Object, "status", "webhookPath")
 		if err != nil || path == "" {
 			return false, err
 		}
 		code, err = e.post(ctx, "webhook-receiver", path, body, header)
-		// The server learns a moment later than the object says that it is ready.
+		// The server may start to serve the path after the object is ready.
 		return code != http.StatusNotFound && code != http.StatusServiceUnavailable, err
 	})
 	if err != nil {
@@ -102,7 +101,7 @@ func (e *Scenario) callReceiver(ctx context.Context, receiver *unstructured.Unst
 	if touched.GetAnnotations()[requestedAt] != "" {
 		return gotThrough(fmt.Sprintf("a call of the tenant's Receiver requested a reconciliation of Kustomization %s", keyOf(touched)))
 	}
-	// A caller is told nothing but the code.
+	// The response contains only the status code, so the reason comes from the log.
 	errors, err := e.controllerErrors(ctx, "notification-controller", receiver.GetNamespace(), receiver.GetName())
 	if err != nil {
 		return notProven(firstLine(err.Error()))

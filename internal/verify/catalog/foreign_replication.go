@@ -42,23 +42,22 @@ func addForeignReplication(register func(...Attack)) {
 }
 
 const (
-	// replicated is the condition of a Tenant that says what became of its objects.
+	// replicated is the type of the condition of a Tenant about the replication of its objects.
 	replicated = "Replicated"
-	// replicationPatience bounds each wait for the manager.
+	// replicationPatience is the maximum duration of each wait for the manager.
 	replicationPatience = 2 * time.Minute
 	// byTheManager is the control that refuses foreign targets before the manager sends a
 	// request.
 	byTheManager = "manager"
 )
 
-// replicator holds the objects that one attack has replicated: the foreign object and the
-// tenant's own object.
+// replicator holds the objects that one attack replicates: foreign objects and the tenant's own object.
 type replicator struct {
-	// private is another tenant's, of which the tenant is to get a copy.
+	// private is an object of another tenant that the attack tries to copy.
 	private *unstructured.Unstructured
-	// outside are the canaries: what must not come about.
+	// outside are the canaries, which must not be created.
 	outside []*unstructured.Unstructured
-	// own must.
+	// own is the positive control, which must be created.
 	own *unstructured.Unstructured
 }
 
@@ -76,12 +75,12 @@ func (e *Scenario) newReplicator(id string) replicator {
 	}
 }
 
-// items returns the items of the declaration.
+// items returns the objects that the declaration lists.
 func (r replicator) items() []any {
 	return []any{r.outside[0].Object, r.outside[1].Object, r.own.Object}
 }
 
-// ownNamespaceSelector selects the tenant's namespace alone.
+// ownNamespaceSelector returns a selector of the tenant's namespace alone.
 func (e *Scenario) ownNamespaceSelector() map[string]any {
 	return map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: e.Namespace}}
 }
@@ -93,7 +92,7 @@ func (e *Scenario) removeReplicated(r replicator) {
 	}
 }
 
-// cameOf returns the finding, after the manager has reported on the declaration.
+// cameOf returns the finding after the manager has reported on the declaration.
 func (e *Scenario) cameOf(ctx context.Context, r replicator, said readiness) Finding {
 	for _, u := range r.outside {
 		there, err := e.exists(ctx, u)
@@ -117,8 +116,8 @@ func (e *Scenario) cameOf(ctx context.Context, r replicator, said readiness) Fin
 	return stopped(control, firstLine(said.message))
 }
 
-// replicatesElsewhere adds a list to spec.objects of the tenant's Tenant, as the
-// platform would for a tenant that asks for it, and takes it out again.
+// replicatesElsewhere adds a list to spec.objects of the tenant's Tenant, as the platform would on request
+// of the tenant, and removes it again.
 func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
 	there, err := e.exists(ctx, tenant)
@@ -138,7 +137,7 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 	defer e.removeReplicated(r)
 	declare := func(ctx context.Context, spec map[string]any) error {
 		declared := object(tenant.GetAPIVersion(), "Tenant", "", tenant.GetName(), map[string]any{"spec": spec})
-		declared.SetUID(tenant.GetUID()) // one that is gone meanwhile is not made again
+		declared.SetUID(tenant.GetUID()) // a Tenant that was deleted meanwhile is not created again
 		return e.Admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(declared), client.FieldOwner("tenure-attack"))
 	}
 	defer func() {
@@ -162,9 +161,9 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 	return e.cameOf(ctx, r, said)
 }
 
-// awaitReplicatorCondition waits until the condition of an object's current generation is
-// final and the tenant's own object exists. The manager reports a refusal at once, while the
-// own object may have to wait until the API server knows a right of the manager.
+// awaitReplicatorCondition waits until the condition for an object's current generation is final and the
+// tenant's own object exists. The manager reports a refusal at once, but may create the own object later,
+// after the API server has processed a new right of the manager.
 func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured.Unstructured, condition string, r replicator) (readiness, error) {
 	var last readiness
 	decided := false
@@ -187,8 +186,8 @@ func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured
 	return last, err
 }
 
-// movesTheManager requests, as the manager, the right to impersonate the accounts of a foreign
-// namespace. Only this control would stop a tenant that could make the manager do so.
+// movesTheManager requests, as the manager, the right to impersonate the accounts of a foreign namespace.
+// If a tenant could make the manager send this request, only this control would stop it.
 func movesTheManager(ctx context.Context, e *Scenario) Finding {
 	role := object(rbacv1.SchemeGroupVersion.String(), "ClusterRole", "", tenancy.ReplicatorRole, nil)
 	there, err := e.exists(ctx, role)

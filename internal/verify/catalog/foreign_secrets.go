@@ -64,7 +64,7 @@ func addForeignSecrets(register func(...Attack)) {
 	})
 }
 
-// readsOthers adds to the requests those that depend on the fleet.
+// readsOthers adds the requests that depend on the fleet to the given requests.
 func readsOthers(all []request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		credentials, err := e.readsCredentials(ctx)
@@ -79,7 +79,7 @@ func readsOthers(all []request) func(context.Context, *Scenario) Finding {
 	}
 }
 
-// readsElsewhere returns the requests with which the tenant would read what is in a namespace of others.
+// readsElsewhere returns the requests with which the tenant would read objects in namespaces of others.
 func (e *Scenario) readsElsewhere() []request {
 	var all []request
 	for _, place := range e.elsewhere() {
@@ -96,7 +96,7 @@ func (e *Scenario) readsElsewhere() []request {
 	return all
 }
 
-// listing is a request that lists objects of a namespace, or of all.
+// listing returns a request that lists objects of a namespace, or of all namespaces.
 func listing(list client.ObjectList, namespace func(*Scenario) string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		return e.As.List(ctx, list.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace(e)))

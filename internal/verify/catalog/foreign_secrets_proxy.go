@@ -49,8 +49,7 @@ func (c *proxyClient) lists() []rawRequest {
 	return all
 }
 
-// forms are lists and watches in the forms in which clients ask for them, and with
-// selectors that name the victim.
+// forms returns lists and watches in the forms that clients use, and with selectors that name the victim.
 func (c *proxyClient) forms(uids []types.UID) []rawRequest {
 	const events = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
 	name := c.scenario.Victim.Namespace

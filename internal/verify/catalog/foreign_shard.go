@@ -24,16 +24,15 @@ func addForeignShard(register func(...Attack)) {
 	})
 }
 
-// leavesItsShard has an object of the tenant's made, and changed, with the label of
-// each shard that is not the tenant's. What counts is the label that the object would
-// have, since a policy may have written the right one.
+// leavesItsShard creates and changes an object of the tenant with the label of each foreign shard. The
+// label in the response decides, since a policy may replace it by the label of the namespace's shard.
 func leavesItsShard(ctx context.Context, e *Scenario) Finding {
 	own, others, err := e.shards(ctx)
 	if err != nil {
 		return notProven("cannot read the namespaces: " + firstLine(err.Error()))
 	}
-	// Without shards there is no other controller whose time the tenant could use. The rule
-	// is tried all the same.
+	// Without shards there is no other controller whose time the tenant could use. The attack still tries
+	// the rule.
 	none := len(others) == 0
 	if none {
 		others = []string{name("shard")}
@@ -60,7 +59,7 @@ func leavesItsShard(ctx context.Context, e *Scenario) Finding {
 			landed := try.u.GetLabels()[v1alpha1.LabelShard]
 			switch f := judge(try.err, ""); {
 			case try.err == nil && landed == own:
-				// A policy wrote the right label, which stops the attack as a refusal does.
+				// A policy wrote the label of the own shard, which stops the attack as a refusal does.
 				refused = stopped("policy that writes the label "+v1alpha1.LabelShard, "the object is in "+inWords(own))
 			case try.err == nil && none:
 				return stopped(noShards, "no namespace is in a shard")
@@ -76,7 +75,7 @@ func leavesItsShard(ctx context.Context, e *Scenario) Finding {
 	return refused
 }
 
-// inShard is a suspended Kustomization of the tenant's in a shard, or in none.
+// inShard returns a suspended Kustomization of the tenant in a shard, or in none.
 func inShard(e *Scenario, id, shard string) *unstructured.Unstructured {
 	u := e.suspended(id, nil)
 	if shard != "" {
@@ -85,7 +84,7 @@ func inShard(e *Scenario, id, shard string) *unstructured.Unstructured {
 	return u
 }
 
-// jsonShard is the value of the label that puts an object into a shard, or into none.
+// jsonShard returns the JSON value of the label that puts an object into a shard, or into none.
 func jsonShard(shard string) string {
 	if shard == "" {
 		return "null"

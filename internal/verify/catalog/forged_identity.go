@@ -35,8 +35,8 @@ func passesForAnother(ctx context.Context, e *Scenario) Finding {
 	if e.Owner != nil {
 		return ownsAnother(ctx, e)
 	}
-	// Joined by a hyphen, the account that is bound here and the tenant's own
-	// collider read the same.
+	// If a program joined namespace and name by a hyphen, the bound account and the tenant's account
+	// collider would have the same name.
 	bound := discovery.Account{Namespace: e.Namespace + "-tenure", Name: "canary"}
 	collider := discovery.Account{Namespace: e.Namespace, Name: "tenure-canary"}
 	binding := &rbacv1.RoleBinding{
@@ -67,11 +67,11 @@ func passesForAnother(ctx context.Context, e *Scenario) Finding {
 	return requests(append(all, misbound...)...)(ctx, e)
 }
 
-// maxSimilarTenants is how many other tenants an owner is mistaken for: those whose names
-// begin most like the owner's tenant.
+// maxSimilarTenants is the maximum number of other tenants that an owner's requests name: the tenants whose
+// names share the longest prefix with the owner's tenant.
 const maxSimilarTenants = 8
 
-// ownsAnother tries what owners of other tenants may do.
+// ownsAnother tries requests that only owners of other tenants may send.
 func ownsAnother(ctx context.Context, e *Scenario) Finding {
 	all := []request{{what: "write to a namespace of another tenant", aimed: creating(func(e *Scenario) *unstructured.Unstructured {
 		return configMap(e.Victim.Namespace, name("i12"))
@@ -113,8 +113,8 @@ func (e *Scenario) writesAs(account discovery.Account) func(context.Context, *Sc
 	}
 }
 
-// retryUntilSeen repeats a request until it is accepted: a new binding takes a moment to
-// have an effect.
+// retryUntilSeen repeats a request until the API server accepts it: a new binding takes effect after a
+// moment.
 func retryUntilSeen(try func(context.Context, *Scenario) error) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		ctx, cancel := context.WithTimeout(ctx, rightsPatience)
@@ -135,9 +135,8 @@ func retryUntilSeen(try func(context.Context, *Scenario) error) func(context.Con
 	}
 }
 
-// boundElsewhere makes a request for each namespace of another tenant in which a
-// binding names the tenant's account, as happens when a binding is copied from
-// one tenant to the next.
+// boundElsewhere returns a request for each namespace of another tenant in which a binding names the
+// tenant's account, as happens when an admin copies a binding from one tenant to the next.
 func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 	var namespaces corev1.NamespaceList
 	if err := e.Admin.List(ctx, &namespaces); err != nil {
@@ -162,15 +161,15 @@ func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 	return all, nil
 }
 
-// misbindings are the bindings in namespaces of other tenants that an account of
-// this one is a subject of.
+// misbindings returns the bindings in namespaces of other tenants with an account of this tenant as a
+// subject.
 func misbindings(tenants []discovery.Tenant, t discovery.Tenant, account discovery.Account, namespaces []corev1.Namespace, bindings []rbacv1.RoleBinding) []rbacv1.RoleBinding {
 	foreign := map[string]bool{}
 	for _, ns := range namespaces {
 		tenant, labelled := tenancy.TenantOf(ns.Labels)
 		foreign[ns.Name] = labelled && tenant != t.Name && !slices.Contains(t.Namespaces, ns.Name)
 	}
-	// Namespaces of tenants without a label.
+	// These are namespaces of tenants without a label.
 	for _, other := range tenants {
 		for _, namespace := range other.Namespaces {
 			foreign[namespace] = !slices.Contains(t.Namespaces, namespace)

@@ -21,7 +21,7 @@ import (
 
 func addForgedIdentityProxy(register func(...Attack)) {
 	register(Attack{
-		// It waits for the proxy, and for the manager to let go of a Tenant.
+		// The attack waits for the proxy, and for the manager to remove a Tenant.
 		ID: "I12", Via: Proxy, Deep: true,
 		Kinds:      []string{},
 		Title:      "is mistaken by the proxy for another tenant's account with the same name, or with a name that looks the same",
@@ -32,15 +32,15 @@ func addForgedIdentityProxy(register func(...Attack)) {
 			if e.proxyEndpoint == nil || e.outside == nil {
 				return onProxy(nil)(ctx, e)
 			}
-			m := newMistake(e)
+			m := newLookalike(e)
 			defer m.remove()
-			return onProxy(m.knocks)(ctx, e)
+			return onProxy(m.rawRequests)(ctx, e)
 		},
 	})
 }
 
-// lookalikeTenant is another tenant: a Tenant and a right by RBAC for accounts whose names
-// resemble the attacking tenant's accounts.
+// lookalikeTenant is another tenant: a Tenant, and a right by RBAC for accounts with names that resemble
+// the attacking tenant's accounts.
 type lookalikeTenant struct {
 	env *Scenario
 	// home is the namespace of the witness, a real account of the other tenant.
@@ -48,15 +48,15 @@ type lookalikeTenant struct {
 	witness discovery.Account
 	tenant  *unstructured.Unstructured
 	binding *rbacv1.RoleBinding
-	// attackers are the account that every namespace has, and the tenant's own.
+	// attackers are the account default, which every namespace has, and the tenant's own account.
 	attackers []discovery.Account
 }
 
-// mistakenTenant is the name of the Tenant.
-const mistakenTenant = "tenure-attack-i12-proxy"
+// lookalikeName is the name of the Tenant.
+const lookalikeName = "tenure-attack-i12-proxy"
 
-func newMistake(e *Scenario) *lookalikeTenant {
-	id := mistakenTenant
+func newLookalike(e *Scenario) *lookalikeTenant {
+	id := lookalikeName
 	m := &lookalikeTenant{env: e, attackers: []discovery.Account{{Namespace: e.Namespace, Name: "default"}, e.Account}}
 	m.home = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: id + "-"}}
 	m.tenant = object(v1alpha1.GroupVersion.String(), "Tenant", "", id, nil)
@@ -67,7 +67,7 @@ func newMistake(e *Scenario) *lookalikeTenant {
 	return m
 }
 
-// make makes it all.
+// make creates the objects.
 func (m *lookalikeTenant) make(ctx context.Context) error {
 	admin := m.env.Admin
 	if err := admin.Create(ctx, m.home); err != nil {
@@ -75,7 +75,7 @@ func (m *lookalikeTenant) make(ctx context.Context) error {
 	}
 	m.witness = discovery.Account{Namespace: m.home.Name, Name: name("i12-witness")}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: m.witness.Namespace, Name: m.witness.Name}}
-	m.binding.Subjects = append(mistakable(m.home.Name, m.attackers...), rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name})
+	m.binding.Subjects = append(lookalikeSubjects(m.home.Name, m.attackers...), rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name})
 	var owners []any
 	for _, s := range m.binding.Subjects {
 		owners = append(owners, map[string]any{"kind": s.Kind, "namespace": s.Namespace, "name": s.Name})
@@ -99,8 +99,8 @@ func (m *lookalikeTenant) remove() {
 	m.env.remove(m.tenant) // which may take longer than the rest may
 }
 
-// knocks returns the attackers' requests for the objects that the witness may see.
-func (m *lookalikeTenant) knocks(ctx context.Context, c *proxyClient) ([]rawRequest, error) {
+// rawRequests returns the attackers' requests for the objects that the witness may see.
+func (m *lookalikeTenant) rawRequests(ctx context.Context, c *proxyClient) ([]rawRequest, error) {
 	if err := m.make(ctx); err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (m *lookalikeTenant) knocks(ctx context.Context, c *proxyClient) ([]rawRequ
 	return all, nil
 }
 
-// isShown waits until an answer has an object: the proxy learns of it a moment
-// after the API server.
+// isShown waits until an answer contains an object: the proxy learns of the object a moment after the API
+// server.
 func (c *proxyClient) isShown(ctx context.Context, k rawRequest, uid types.UID) error {
 	var last error
 	err := pollUntil(ctx, rightsPatience, func(ctx context.Context) (bool, error) {
@@ -160,10 +160,10 @@ func (c *proxyClient) isShown(ctx context.Context, k rawRequest, uid types.UID) 
 	return nil
 }
 
-// mistakable are accounts that are none of those given, and are easily taken for one:
-// of the same name in another namespace, and those that read the same when namespace
-// and name are joined, by a hyphen or by nothing.
-func mistakable(elsewhere string, accounts ...discovery.Account) []rbacv1.Subject {
+// lookalikeSubjects returns accounts that differ from the given ones and that a program could confuse with
+// them: accounts with the same name in another namespace, and accounts whose namespace and name, joined by
+// a hyphen or directly, give the same text.
+func lookalikeSubjects(elsewhere string, accounts ...discovery.Account) []rbacv1.Subject {
 	var all []rbacv1.Subject
 	add := func(namespace, name string) {
 		s := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}

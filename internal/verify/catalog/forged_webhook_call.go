@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// webhookCallers is the control that only the API server calls the webhooks.
+// webhookCallers is the control that only the API server can call the webhooks.
 const webhookCallers = "webhook " + admission.NamespaceWebhook + ", which only the API server can call"
 
 func addForgedWebhookCall(register func(...Attack)) {
@@ -36,9 +36,9 @@ func addForgedWebhookCall(register func(...Attack)) {
 	})
 }
 
-// webhook is a webhook, and how the API server calls it.
+// webhook is a webhook, with the data for calling it.
 type webhook struct {
-	// address is its host and port, and path the path with the secret.
+	// address is the webhook's host and port, and path is the path with the secret.
 	address, path string
 	http          *http.Client
 }
@@ -63,10 +63,9 @@ func WebhookAddress(ctx context.Context, c client.Reader) (address, path string,
 	return "", "", nil
 }
 
-// callsTheWebhook sends requests to the webhook's Service, as a Pod of the tenant can.
-// They are dry runs, which reserve no name, and there are few of them: filling the rate
-// limit of a tenant would refuse its real owners. TestLimits of internal/admission/webhook tests the
-// limit.
+// callsTheWebhook sends requests to the webhook's Service, as a Pod of the tenant can. They are dry runs,
+// which reserve no name. There are few of them: requests that fill the rate limit of a tenant would block
+// its real owners. TestLimits of internal/admission/webhook tests the limit.
 func callsTheWebhook(ctx context.Context, e *Scenario) Finding {
 	address, secret, err := WebhookAddress(ctx, e.Admin)
 	if err != nil {
@@ -88,7 +87,7 @@ func callsTheWebhook(ctx context.Context, e *Scenario) Finding {
 	caller.Transport = way
 	defer caller.CloseIdleConnections()
 	w := webhook{address: address, path: secret, http: caller}
-	// The paths that a tenant can know or guess.
+	// These are paths that a tenant can know or guess.
 	for _, path := range []string{admission.WebhookPath + "/", admission.WebhookPath + "/" + strings.Repeat("a", 26), admission.QuotaWebhookPath + "/"} {
 		answered, err := w.ask(ctx, path)
 		switch {
@@ -106,8 +105,7 @@ func callsTheWebhook(ctx context.Context, e *Scenario) Finding {
 	return stopped(webhookCallers, "not found")
 }
 
-// ask sends the review of a namespace as a dry run, and reports whether the webhook
-// answered it.
+// ask sends a review of a namespace as a dry run, and reports whether the webhook answered it.
 func (w webhook) ask(ctx context.Context, path string) (answered bool, err error) {
 	ns, err := json.Marshal(object("v1", "Namespace", "", name("a7"), nil))
 	if err != nil {

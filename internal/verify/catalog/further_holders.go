@@ -11,9 +11,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// prepareHolders adds the identities that the tenant can act as beside its account: of those with equal
-// rights the first, and none whose rights the account has too. The answers to the attacks judge them; these
-// comparisons only save attacks that cannot find more than those of the account.
+// prepareHolders adds the identities that the tenant can use beside its account. Of identities with equal
+// rights it adds only the first, and it omits identities whose rights the account also has. The answers to
+// the attacks decide; this comparison only saves attacks that cannot find more than the attacks of the
+// account.
 func (e *Scenario) prepareHolders(ctx context.Context) error {
 	first := e.Tenant.Holder(e.who.user)
 	var shapes []string
@@ -39,8 +40,8 @@ func (e *Scenario) prepareHolders(ctx context.Context) error {
 	return nil
 }
 
-// actingAs returns the same Scenario with the identity of a holder, in a namespace of the tenant in which
-// the holder has rights.
+// actingAs returns the Scenario with the identity of a holder, in a namespace of the tenant in which the
+// holder has rights.
 func (e *Scenario) actingAs(h discovery.Holder, beyond []discovery.Right) (*Scenario, error) {
 	var reasons []string
 	for _, r := range beyond {
@@ -67,8 +68,8 @@ func (e *Scenario) actingAs(h discovery.Holder, beyond []discovery.Right) (*Scen
 }
 
 // namespaceOf returns the namespace from which a holder attacks: the first of the tenant's namespaces in
-// which a RoleBinding gives it rights, beginning with the holder's own and e.Namespace. Without such a
-// namespace it is e.Namespace.
+// which a RoleBinding gives the holder rights, beginning with the holder's own namespace and e.Namespace.
+// Without such a namespace it returns e.Namespace.
 func (e *Scenario) namespaceOf(h discovery.Holder) string {
 	for _, namespace := range append([]string{h.Namespace, e.Namespace}, e.Tenant.Namespaces...) {
 		bound := slices.ContainsFunc(h.Rights, func(r discovery.Right) bool { return r.Namespace == namespace })
@@ -80,7 +81,8 @@ func (e *Scenario) namespaceOf(h discovery.Holder) string {
 }
 
 // coversRightsOf reports whether the account has all rights of a holder that attacks from the same
-// namespace: in this namespace and in the whole cluster. Rights in namespaces of others are not compared.
+// namespace. It compares the rights in this namespace and in the victim's namespace, which stand for rights
+// in the whole cluster. It returns false if the holder has rights in namespaces of others.
 func (e *Scenario) coversRightsOf(ctx context.Context, other *Scenario) (bool, error) {
 	elsewhere := func(r discovery.Right) bool {
 		return r.Namespace != "" && !slices.Contains(e.Tenant.Namespaces, r.Namespace)
@@ -104,14 +106,14 @@ func (e *Scenario) coversRightsOf(ctx context.Context, other *Scenario) (bool, e
 	return true, nil
 }
 
-// rulesIn asks the API server for the rules of the identity in a namespace.
+// rulesIn returns the rules of the identity in a namespace, from the API server.
 func (e *Scenario) rulesIn(ctx context.Context, namespace string) (authorizationv1.SubjectRulesReviewStatus, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	err := e.As.Create(ctx, review)
 	return review.Status, err
 }
 
-// coversRules reports whether each of some rules is a part of one of other rules.
+// coversRules reports whether each rule in has is a part of a rule in had.
 func coversRules(had, has authorizationv1.SubjectRulesReviewStatus) bool {
 	for _, rule := range has.ResourceRules {
 		if !slices.ContainsFunc(had.ResourceRules, func(wide authorizationv1.ResourceRule) bool {
@@ -131,14 +133,14 @@ func coversRules(had, has authorizationv1.SubjectRulesReviewStatus) bool {
 	return true
 }
 
-// within reports whether a list of a rule allows no more than another list.
+// within reports whether the list narrow of a rule allows no more than the list wide.
 func within(narrow, wide []string) bool {
 	return slices.Contains(wide, "*") || !slices.ContainsFunc(narrow, func(s string) bool { return !slices.Contains(wide, s) })
 }
 
-// byHolders returns the scenarios of an attack's further identities. Attacks that the owners try depend on
-// rights alone. Of the others, those count that send requests for objects in the holder's namespace or of the
-// cluster, without the answer of Flux.
+// byHolders returns the scenarios of the further identities that try the attack: all if owners also try it,
+// since it then depends on rights alone, and for a list of other attacks. These send requests for objects
+// in the holder's namespace or for cluster-scoped objects, and do not wait for Flux.
 func (a Attack) byHolders(holders []*Scenario) []*Scenario {
 	also := []string{"A1", "A3", "I5", "I10", "I13", "I19", "N3", "N4", "N5", "S3", "S4", "S9", "S13"}
 	if a.Via != API || a.Deep || a.Owners == OwnersNever && !slices.Contains(also, a.ID) {

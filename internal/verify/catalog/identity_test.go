@@ -156,7 +156,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// What comes last in the arguments decides, whatever stands before it.
+// FuzzArguments checks that the last occurrence of a flag decides, whatever arguments precede it.
 func FuzzArguments(f *testing.F) {
 	f.Add("--feature-gates=Gate=false")
 	f.Add("--flag")
@@ -211,8 +211,8 @@ func clusterWithout(plain string, args ...string) *Scenario {
 	}
 }
 
-// A controller that would do as a kubeconfig says is not run here, so what its
-// Deployment says is what counts.
+// TestInsecureKubeconfig checks the arguments of a controller's Deployment: no controller that executes
+// kubeconfigs runs here.
 func TestInsecureKubeconfig(t *testing.T) {
 	t.Parallel()
 	for _, what := range []insecureFlag{insecureExec, insecureTLS} {
@@ -383,7 +383,8 @@ func TestRequestsClosed(t *testing.T) {
 	}
 }
 
-// A role in a namespace that is nobody's tenant is a way out, if it gives Secrets, tokens or Pods there.
+// TestRightsElsewhere checks roles in a namespace of no tenant. They let the tenant get through if they
+// allow Secrets, tokens or Pods there.
 func TestRightsElsewhere(t *testing.T) {
 	t.Parallel()
 	in := func(namespace string) discovery.Tenant {

@@ -45,9 +45,9 @@ func addImpersonation(register func(...Attack)) {
 	})
 }
 
-// elsewhere returns the namespace of Flux, and for the tenant's account the namespaces of no tenant in
-// which a RoleBinding gives it a role: I12 is about those of other tenants. A person who owns a tenant
-// may have other tasks, too.
+// elsewhere returns the namespace of Flux and, for the tenant's account, the namespaces of no tenant in
+// which a RoleBinding gives the account a role. I12 covers namespaces of other tenants. An owner is
+// excluded because a person may have other tasks, too.
 func (e *Scenario) elsewhere() []string {
 	places := []string{e.Platform}
 	for _, r := range e.Tenant.Rights {
@@ -61,7 +61,7 @@ func (e *Scenario) elsewhere() []string {
 	})
 }
 
-// actsElsewhere returns the requests with which the tenant would act as any account of a namespace of
+// actsElsewhere returns the requests with which the tenant would act as any account in a namespace of
 // others.
 func (e *Scenario) actsElsewhere() []request {
 	all := []request{
@@ -82,8 +82,8 @@ func (e *Scenario) actsElsewhere() []request {
 	return all
 }
 
-// powerful returns a test for the names of users, groups and accounts that a binding outside of the
-// tenant's namespaces names. The tenant's own groups do not count.
+// powerful returns a function that reports whether a binding outside of the tenant's namespaces names a
+// user, group or account. The tenant's own groups do not count.
 func (e *Scenario) powerful(ctx context.Context) (func(name string) bool, error) {
 	var everywhere rbacv1.ClusterRoleBindingList
 	var bindings rbacv1.RoleBindingList
@@ -106,8 +106,8 @@ func (e *Scenario) powerful(ctx context.Context) (func(name string) bool, error)
 	}, nil
 }
 
-// namingBindings adds to what got through which bindings give the tenant
-// cluster-admin: with it nothing keeps an account from acting as another.
+// namingBindings adds the bindings that give the tenant cluster-admin to a finding that got through: with
+// cluster-admin, nothing prevents an account from acting as another.
 func namingBindings(run func(context.Context, *Scenario) Finding) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := run(ctx, e)
@@ -121,9 +121,9 @@ func namingBindings(run func(context.Context, *Scenario) Finding) func(context.C
 	}
 }
 
-// mayNot asks the API server whether the tenant has a right that is exercised in
-// every request and so cannot be tried by itself, on a resource, as RESOURCE.GROUP/SUBRESOURCE. The answer comes in the form
-// of the error that the request would have ended in.
+// mayNot asks the API server whether the tenant has a right on a resource, given as
+// RESOURCE.GROUP/SUBRESOURCE. Every request exercises such a right, so an attack cannot try it separately.
+// The result has the form of the error that the request would return.
 func mayNot(verb, resource string, namespace func(*Scenario) string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		plain, subresource, _ := strings.Cut(resource, "/")

@@ -16,8 +16,8 @@ func addImpersonationProxy(register func(...Attack)) {
 	})
 }
 
-// proxyAdvice is the advice for all attacks that a proxy lets through and the API server
-// would stop.
+// proxyAdvice is the advice for all attacks that a proxy lets through although the API server would stop
+// them.
 const proxyAdvice = "lead tenants to the proxy as config/proxy installs it, and let nothing that stands before or behind it pass requests on with rights of its own"
 
 func actingAsVictim(_ context.Context, c *proxyClient) ([]rawRequest, error) {

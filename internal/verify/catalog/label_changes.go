@@ -19,7 +19,7 @@ import (
 )
 
 // maxValues is the maximum number of values that an attack tries for the same labels: in a fleet with many
-// tenants, the network policies of each select by one label with a value of their own.
+// tenants, the network policies of each tenant select a value of their own.
 const maxValues = 3
 
 // selection is an object that selects namespaces by their labels; selector may be nil.
@@ -28,8 +28,8 @@ type selection struct {
 	selector *metav1.LabelSelector
 }
 
-// relabelling is [requests] with requests to change labels of the tenant's namespace, which depend on what
-// selects namespaces in the fleet.
+// relabelling is [requests] with additional requests that change labels of the tenant's namespace. They
+// depend on the namespace selectors in the fleet.
 func relabelling(further func(*Scenario, context.Context) ([]request, error), all ...request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		more, err := further(e, ctx)
@@ -40,8 +40,9 @@ func relabelling(further func(*Scenario, context.Context) ([]request, error), al
 	}
 }
 
-// relabels returns a request for each of the changes that changes returns for a selection, with the selection and
-// the keys of the labels in the format what. A label that the platform lets owners choose is no control.
+// relabels returns a request for each change that the function changes returns for a selection. The format
+// what gets the selection and the keys of the labels. relabels omits labels that the platform lets owners
+// choose, since they are no control.
 func (e *Scenario) relabels(ctx context.Context, selections []selection, changes func(*metav1.LabelSelector, labels.Set) [][]labelChange, what string) ([]request, error) {
 	if len(selections) == 0 {
 		return nil, nil
@@ -87,7 +88,7 @@ func (e *Scenario) tenant(ctx context.Context) (*v1alpha1.Tenant, error) {
 	return tenant, runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, tenant)
 }
 
-// chosenLabels returns the patterns of the labels that the tenant's owners choose.
+// chosenLabels returns the patterns of the labels that the tenant's owners may choose.
 func (e *Scenario) chosenLabels(ctx context.Context) ([]v1alpha1.ValuePattern, error) {
 	tenant, err := e.tenant(ctx)
 	if err != nil {
@@ -107,7 +108,8 @@ func (e *Scenario) chosenLabels(ctx context.Context) ([]v1alpha1.ValuePattern, e
 	return chosen, nil
 }
 
-// isChosen reports whether a key is in a list of those that owners choose, in which * stands for any letters.
+// isChosen reports whether a key matches a pattern in a list of keys that owners may choose. An * matches
+// any characters.
 func isChosen[P ~string](list []P, key string) bool {
 	return slices.ContainsFunc(list, func(pattern P) bool {
 		whole := "^" + strings.ReplaceAll(regexp.QuoteMeta(string(pattern)), `\*`, ".*") + "$"
@@ -116,14 +118,15 @@ func isChosen[P ~string](list []P, key string) bool {
 	})
 }
 
-// labelChange gives a label a value, or removes the label if the value is nil.
+// labelChange sets a label to a value, or removes the label if the value is nil.
 type labelChange struct {
 	key   string
 	value *string
 }
 
-// changesToLeave returns, for each label of a selector, the change of this label alone that takes a namespace
-// out of the selector, if there is one. The API server itself sets the label with the name of the namespace.
+// changesToLeave returns, for each label of a selector, the change of this label alone after which the
+// selector no longer selects a namespace, if there is one. The API server itself sets the label with the
+// name of the namespace.
 func changesToLeave(selector *metav1.LabelSelector, current labels.Set) [][]labelChange {
 	matching, err := metav1.LabelSelectorAsSelector(selector)
 	if selector == nil || err != nil || !matching.Matches(current) {
@@ -159,8 +162,9 @@ func changesToLeave(selector *metav1.LabelSelector, current labels.Set) [][]labe
 	return all
 }
 
-// changesToJoin returns the changes of labels after which a selector matches a namespace, sorted by their
-// keys, as the only element: none if it matches already, or if only another name of the namespace would achieve it.
+// changesToJoin returns the changes of labels after which a selector selects a namespace, sorted by their
+// keys, as the only element. It returns none if the selector selects the namespace already, or if only
+// another name of the namespace would help.
 func changesToJoin(selector *metav1.LabelSelector, current labels.Set) [][]labelChange {
 	matching, err := metav1.LabelSelectorAsSelector(selector)
 	if selector == nil || err != nil || matching.Matches(current) {

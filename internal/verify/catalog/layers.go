@@ -14,13 +14,13 @@ import (
 // Layer is one of several controls that each stop an attack alone. A request that the first
 // control refuses never reaches the second, so each layer is checked separately.
 type Layer struct {
-	// Name is the control's, such as "flag --no-cross-namespace-refs".
+	// Name is the name of the control, such as "flag --no-cross-namespace-refs".
 	Name string
-	// Holds says whether it is there.
+	// Holds reports whether the control is in force. It returns an error if it cannot find out.
 	Holds func(context.Context, *Scenario) (bool, error)
 }
 
-// flagLayer is a flag that a controller runs with.
+// flagLayer returns the layer of a flag that a controller runs with.
 func flagLayer(f Flag) Layer {
 	flag, _, _ := strings.Cut(f.Flag, "=")
 	return Layer{Name: "flag " + flag + " of " + f.Controller, Holds: func(ctx context.Context, e *Scenario) (bool, error) {
@@ -28,8 +28,8 @@ func flagLayer(f Flag) Layer {
 	}}
 }
 
-// admissionLayer is a policy that refuses the object itself, whatever Flux would
-// say to it: its creation, and the change of an allowed object of Flux into it.
+// admissionLayer returns the layer of a policy that refuses an object, whatever Flux would decide about it:
+// the policy refuses both to create the object and to change an allowed Flux object into it.
 func admissionLayer(name string, make func(*Scenario) *unstructured.Unstructured) Layer {
 	return Layer{Name: name, Holds: func(ctx context.Context, e *Scenario) (bool, error) {
 		f := judge(creating(make)(ctx, e), "")
@@ -40,9 +40,9 @@ func admissionLayer(name string, make func(*Scenario) *unstructured.Unstructured
 	}}
 }
 
-// runsWith says whether a controller's Deployment has the flag. Of a flag that is
-// given several times, the last counts. Where the flag names something, such as an
-// account, any name does: an empty one switches it off.
+// runsWith reports whether a controller's Deployment has the flag. If the flag is repeated, the last
+// occurrence counts. If the flag takes a name, such as the name of an account, any name counts; an empty
+// name switches the flag off.
 func (e *Scenario) runsWith(ctx context.Context, f Flag) (bool, error) {
 	args, err := e.arguments(ctx, f.Controller)
 	return err == nil && sets(args, f.Flag), err
@@ -62,8 +62,8 @@ func (e *Scenario) arguments(ctx context.Context, controller string) ([]string, 
 	return args, nil
 }
 
-// lastValue is the value of a flag's last mention, true for one without a value,
-// and empty if there is none.
+// lastValue returns the value of the last occurrence of a flag: true for a flag without a value, and "" if
+// the flag does not occur.
 func lastValue(args []string, flag string) string {
 	var last string
 	for _, arg := range args {
@@ -76,8 +76,8 @@ func lastValue(args []string, flag string) string {
 	return last
 }
 
-// gateIsOn says whether a feature gate is switched on. Mentions of the flag add
-// up, and the last one of a gate counts.
+// gateIsOn reports whether a feature gate is switched on. All occurrences of the flag count, and the last
+// occurrence of a gate decides.
 func gateIsOn(args []string, gate string) bool {
 	var on bool
 	for _, arg := range args {
@@ -94,10 +94,9 @@ func gateIsOn(args []string, gate string) bool {
 	return on
 }
 
-// sets says whether arguments set a flag, of which the last counts. Its value may
-// be an argument of its own, unless it is a boolean, and a boolean may go
-// without. Where a flag names something, such as the default account, any name
-// does: what that account may do shows in the attacks.
+// sets reports whether arguments set a flag. The last occurrence counts. The value may be a separate
+// argument, except for a boolean flag, which may also have no value. If the flag takes a name, such as the
+// name of the default account, any name counts: the attacks show the rights of that account.
 func sets(args []string, flag string) bool {
 	name, want, _ := strings.Cut(flag, "=")
 	wanted, notBool := strconv.ParseBool(want)
@@ -121,7 +120,7 @@ func sets(args []string, flag string) bool {
 	return last != ""
 }
 
-// missingLayers names the layers of an attack that do not hold.
+// missingLayers returns the names of the attack's layers that do not hold.
 func (a Attack) missingLayers(ctx context.Context, e *Scenario) []string {
 	var missing []string
 	for _, layer := range a.Layers {

@@ -27,11 +27,11 @@ func addLookalikeNamespace(register func(...Attack)) {
 	})
 }
 
-// nameCheck is what stops names that no object can have.
+// nameCheck is the control that stops names that no object can have.
 const nameCheck = "Kubernetes' check of names"
 
-// readsLikeAnother creates namespaces whose names and labels differ from forbidden ones in
-// case only, or that use an allowed name as a pattern.
+// readsLikeAnother tries to create namespaces whose names and labels differ from forbidden ones in case
+// only, or that use an allowed name as a pattern.
 func readsLikeAnother(ctx context.Context, e *Scenario) Finding {
 	names, err := e.keptNames(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func readsLikeAnother(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// checkedName makes the answer to a name that no object can have a refusal: it is
-// none of the tenant's business which part of the API server says so.
+// checkedName turns the answer to a name that no object can have into a refusal: the part of the API server
+// that refuses the name does not matter.
 func checkedName(try func(context.Context, *Scenario) error) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		err := try(ctx, e)
@@ -84,8 +84,7 @@ type invalidNameError struct{ error }
 
 func (e *invalidNameError) Unwrap() error { return e.error }
 
-// makesNamespace asks whether the tenant could make a namespace that says it is a
-// tenant's.
+// makesNamespace returns a dry run that creates a namespace with the labels of a tenant's owner.
 func (e *Scenario) makesNamespace(name, tenant string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		u := object("v1", "Namespace", "", name, nil)
@@ -101,8 +100,8 @@ func labelsOfOwners(tenant string) map[string]string {
 	return map[string]string{v1alpha1.LabelTenant: tenant, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}
 }
 
-// keptNames returns reserved namespace names that no namespace has: the API server would
-// refuse the name of an existing namespace for that reason alone.
+// keptNames returns reserved namespace names that no namespace has: the API server would refuse an existing
+// name for that reason alone.
 func (e *Scenario) keptNames(ctx context.Context) ([]string, error) {
 	names := []string{"kube-" + name("i16")}
 	profile := object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil)
@@ -119,8 +118,8 @@ func (e *Scenario) keptNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// positiveControlNamespace asks whether the tenant could make a namespace as its Tenant
-// wants it.
+// positiveControlNamespace asks the API server whether the tenant could create a namespace that its Tenant
+// allows.
 func (e *Scenario) positiveControlNamespace(ctx context.Context) error {
 	u, err := e.wantedNamespace(ctx)
 	if err != nil {
@@ -129,7 +128,7 @@ func (e *Scenario) positiveControlNamespace(ctx context.Context) error {
 	return e.As.Create(ctx, u, client.DryRunAll)
 }
 
-// wantedNamespace returns a namespace as the Tenant wants it.
+// wantedNamespace returns a namespace that the Tenant allows.
 func (e *Scenario) wantedNamespace(ctx context.Context) (*unstructured.Unstructured, error) {
 	u := object("v1", "Namespace", "", name("i16-"+e.Tenant.Name), nil)
 	u.SetLabels(labelsOfOwners(e.Tenant.Name))
@@ -147,8 +146,7 @@ func (e *Scenario) wantedNamespace(ctx context.Context) (*unstructured.Unstructu
 	return u, nil
 }
 
-// asWanted gives a namespace the name, labels and annotations that its Tenant asks
-// for.
+// asWanted gives a namespace the name, labels and annotations that its Tenant requires.
 func asWanted(ns, tenant *unstructured.Unstructured) {
 	if prefix, given, _ := unstructured.NestedBool(tenant.Object, "spec", "namespaces", "prefix"); prefix || !given {
 		ns.SetName(tenant.GetName() + "-" + ns.GetName())

@@ -22,8 +22,7 @@ func addLoosenedQuota(register func(...Attack)) {
 	})
 }
 
-// boundingKinds are the kinds of the objects that limit the resources and the network of a
-// namespace.
+// boundingKinds are the kinds that limit the resources and the network of a namespace.
 var boundingKinds = []string{"ResourceQuota", "LimitRange", "NetworkPolicy"}
 
 func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
@@ -53,8 +52,7 @@ func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// emptying returns a dry-run request that deletes all objects of the same kind in an
-// object's namespace.
+// emptying returns a dry run that deletes all objects of the same kind in an object's namespace.
 func emptying(u unstructured.Unstructured) request {
 	return request{
 		what: fmt.Sprintf("delete all objects of kind %s in namespace %s, and %s with them", u.GetKind(), u.GetNamespace(), u.GetName()),

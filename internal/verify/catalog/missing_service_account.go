@@ -95,8 +95,8 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 	register(attack)
 }
 
-// syncsWithoutAccount returns the Kustomizations for the repositories of all tenants that name
-// no account, each with the account that it should name.
+// syncsWithoutAccount returns the Kustomizations for the repositories of all tenants that name no account.
+// Each text also names the account that the Kustomization should have.
 func (e *Scenario) syncsWithoutAccount(ctx context.Context) []string {
 	var syncs []string
 	for _, t := range e.tenants {
@@ -119,19 +119,18 @@ func (e *Scenario) syncsWithoutAccount(ctx context.Context) []string {
 	return syncs
 }
 
-// defaultServiceAccount is the flag for the account that Flux impersonates when an object
-// names none.
+// defaultServiceAccount returns the flag for the account that Flux impersonates if an object names none.
 func defaultServiceAccount(controller string) Flag {
 	return Flag{Controller: controller, Flag: "--default-service-account=default"}
 }
 
 func withoutAccount(spec map[string]any) { delete(spec, "serviceAccountName") }
 
-// emptyAccount is withoutAccount for a policy that asks only whether the field is there.
+// emptyAccount is [withoutAccount] for a policy that checks only whether the field exists.
 func emptyAccount(spec map[string]any) { spec["serviceAccountName"] = "" }
 
-// namingNobody runs an attack without an account and, if a policy refuses that and admits the object
-// with an empty name, with an empty one.
+// namingNobody runs an attack without an account. If a policy refuses this and admits the object with an
+// empty name, it runs the attack with the empty name.
 func (e *Scenario) namingNobody(ctx context.Context, empty *unstructured.Unstructured, run func(change func(map[string]any)) Finding) Finding {
 	f := run(withoutAccount)
 	if f.Outcome != Stopped || !isPolicy(f.Control) || e.tryCreate(ctx, empty) != nil {

@@ -34,8 +34,8 @@ func addNamespaceLabels(register func(...Attack)) {
 	})
 }
 
-// leaves returns a request for each label by which something that limits the tenant's namespace selects
-// it: quotas of its Tenant, policies and webhooks.
+// leaves returns a request for each label by which a limiting object selects the tenant's namespace: quotas
+// of its Tenant, policies and webhooks.
 func (e *Scenario) leaves(ctx context.Context) ([]request, error) {
 	tenant, err := e.tenant(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func patchAny(ctx context.Context, e *Scenario, namespace, subresource, patch st
 	return e.As.SubResource(subresource).Patch(ctx, ns, p, client.DryRunAll)
 }
 
-// finalize asks to let go of a namespace that is being deleted, in a dry run.
+// finalize removes the finalizers of a namespace that is being deleted, in a dry run.
 func finalize(ctx context.Context, e *Scenario, namespace string) error {
 	ns := &corev1.Namespace{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {

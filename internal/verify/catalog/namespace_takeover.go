@@ -40,9 +40,10 @@ func addNamespaceTakeover(register func(...Attack)) {
 	})
 }
 
-// readsByPatch returns the request of a person to patch a namespace in a way that the API server cannot decode.
-// It answers before a policy can, with an error that can contain the namespace: only RBAC stops this. An account
-// has the right where Flux applies namespaces as the account, and nobody but Flux sends its requests.
+// readsByPatch returns the request of a person to patch a namespace with a patch that the API server cannot
+// decode. The API server answers before a policy can, with an error that can contain the namespace; only
+// RBAC stops this. An account has the right where Flux applies namespaces as the account, and only Flux
+// sends its requests.
 func readsByPatch(e *Scenario) []request {
 	if e.Owner == nil || e.Owner.Kind == rbacv1.ServiceAccountKind {
 		return nil
@@ -59,8 +60,7 @@ func readsByPatch(e *Scenario) []request {
 	}}}
 }
 
-// claims labels a namespace as the tenant's, through a subresource if one is
-// named.
+// claims returns a dry run that labels a namespace as the tenant's, through a subresource if one is named.
 func claims(namespace func(*Scenario) string, subresource string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%[1]q:%[4]q,%[2]q:%[4]q,%[3]q:%[4]q}}}`, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, e.Tenant.Name)
@@ -68,8 +68,8 @@ func claims(namespace func(*Scenario) string, subresource string) func(context.C
 	}
 }
 
-// refers sets an owner reference to the tenant on a namespace, as Capsule does. The reference
-// names a missing object, which a dry run does not look up.
+// refers returns a dry run that adds an owner reference to the tenant to a namespace, as Capsule does. The
+// reference names a missing object, which a dry run does not look up.
 func refers(namespace func(*Scenario) string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":%q,"uid":"00000000-0000-0000-0000-000000000000"}]}}`, e.Tenant.Name)

@@ -13,24 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// reach says whether Pods of another namespace can open a connection to a Pod.
+// reach is the result of a check whether Pods of another namespace can connect to a Pod.
 type reach int
 
-// The values of reach, in the order of the danger.
+// The values of reach, the least dangerous first.
 const (
 	closed  reach = iota // a policy selects the Pod, and no policy lets them in
 	unclear              // a policy lets in addresses that may be theirs
 	open
 )
 
-// reachable returns whether the Pods of another namespace can open a connection to any port of
-// a Pod, by the NetworkPolicies of the Pod's namespace, and the name of the policy that lets
-// them in; "" if no policy selects the Pod.
+// reachable returns whether the Pods of another namespace can connect to any port of a Pod, by the
+// NetworkPolicies of the Pod's namespace, and the name of the policy that admits them; the name is "" if no
+// policy selects the Pod.
 //
-// The policies add up: a connection is let in if any rule of any policy that selects the Pod
-// lets it in. The other tenant chooses the labels of its own Pods, so that each podSelector of a
-// peer matches some of them; it does not choose the labels of its namespace. Policies for egress
-// do not count, since they would be in the other tenant's namespace.
+// NetworkPolicies are additive: a connection is admitted if any rule of any policy that selects the Pod
+// admits it. The other tenant chooses the labels of its own Pods, so each podSelector of a peer matches
+// some of them; it does not choose the labels of its namespace. Egress policies do not count, since they
+// would be in the other tenant's namespace.
 func reachable(policies []networkingv1.NetworkPolicy, to *corev1.Pod, from labels.Set) (reach, string) {
 	worst, by, selected := closed, "", false
 	for i := range policies {
@@ -54,21 +54,20 @@ func reachable(policies []networkingv1.NetworkPolicy, to *corev1.Pod, from label
 	return worst, by
 }
 
-// limitsIngress reports whether a policy is one for ingress, as nearly every policy is: also a
-// policy without types, to which the API server adds them.
+// limitsIngress reports whether a policy limits ingress. Nearly every policy does, also a policy without
+// types, to which the API server adds ingress.
 func limitsIngress(spec *networkingv1.NetworkPolicySpec) bool {
 	return len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
 }
 
-// selects reports whether a selector matches labels. The API server accepts only selectors that
-// can be read.
+// selects reports whether a selector matches labels. The API server accepts only valid selectors.
 func selects(selector *metav1.LabelSelector, set labels.Set) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && s.Matches(set)
 }
 
-// anyPort reports whether a rule is about a port that the Pod may listen on: every port that has
-// a number, and the named ports of its containers. A rule without ports is about all of them.
+// anyPort reports whether a rule covers a port that the Pod may listen on: any numeric port, and the named
+// ports of the Pod's containers. A rule without ports covers all of them.
 func anyPort(ports []networkingv1.NetworkPolicyPort, to *corev1.Pod) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
 		if p.Port == nil || p.Port.Type == intstr.Int {
@@ -86,8 +85,8 @@ func anyPort(ports []networkingv1.NetworkPolicyPort, to *corev1.Pod) bool {
 	})
 }
 
-// letsIn returns whether the peers of a rule include Pods of another namespace. No peers at all
-// are everybody. A peer without a namespaceSelector is about the policy's own namespace.
+// letsIn returns whether the peers of a rule include Pods of another namespace. An empty list of peers
+// includes everybody. A peer without a namespaceSelector selects Pods of the policy's own namespace.
 func letsIn(peers []networkingv1.NetworkPolicyPeer, from labels.Set) reach {
 	if len(peers) == 0 {
 		return open
@@ -104,9 +103,9 @@ func letsIn(peers []networkingv1.NetworkPolicyPeer, from labels.Set) reach {
 	return worst
 }
 
-// ofPods returns whether a range of addresses includes Pods of the cluster, whose addresses
-// nobody knows here: open for all private addresses, unclear for some of them. Not every network
-// plugin compares a range with the addresses of Pods.
+// ofPods returns whether a range of addresses includes Pods of the cluster. The addresses of Pods are
+// unknown here: the result is open for a range with all private addresses, and unclear for a range with
+// some of them. Not every network plugin compares a range with the addresses of Pods.
 func ofPods(block *networkingv1.IPBlock) reach {
 	cidr, err := netip.ParsePrefix(block.CIDR)
 	if err != nil {
@@ -137,7 +136,7 @@ func ofPods(block *networkingv1.IPBlock) reach {
 		}
 	}
 	if excepted {
-		// The exceptions may be where the Pods are.
+		// The exceptions may contain the addresses of the Pods.
 		worst = min(worst, unclear)
 	}
 	return worst

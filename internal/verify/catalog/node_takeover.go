@@ -41,7 +41,7 @@ func addNodeTakeover(register func(...Attack)) {
 	})
 }
 
-// pod makes a Pod that a tenant's account may not run.
+// pod returns a Pod that a tenant's account may not run.
 func pod(spec, securityContext map[string]any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
 		container := e.container()
@@ -57,13 +57,13 @@ func pod(spec, securityContext map[string]any) func(*Scenario) *unstructured.Uns
 	}
 }
 
-// debugging adds a privileged ephemeral container to a Pod, in a dry run. An admin creates the
-// Pod, only if the tenant has the right to add such containers.
+// debugging adds a privileged ephemeral container to a Pod, in a dry run. An admin creates the Pod, but
+// only if the tenant has the right to add such containers.
 func debugging(ctx context.Context, e *Scenario) error {
 	add := func(u *unstructured.Unstructured) error {
 		u = u.DeepCopy()
 		container := e.container()
-		delete(container, "resources") // Kubernetes allows none here
+		delete(container, "resources") // an ephemeral container must not have resources
 		container["name"], container["securityContext"] = "debugger", map[string]any{"privileged": true}
 		_ = unstructured.SetNestedSlice(u.Object, []any{container}, "spec", "ephemeralContainers")
 		p := &corev1.Pod{}

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxObjects is the largest number of objects per kind and namespace that counts as a limit. A higher
-// quota counts as none: each object of Flux costs its controller a reconciliation per interval.
+// maxObjects is the largest number of objects per kind and namespace that counts as a limit. A higher quota
+// does not count: each Flux object costs its controller a reconciliation per interval.
 const maxObjects = 1000
 
-// fluxKinds are the kinds that the controllers of Flux and flux-operator work on.
+// fluxKinds are the kinds that the controllers of Flux and flux-operator reconcile.
 var fluxKinds = []schema.GroupKind{
 	{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"},
 	{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
@@ -52,8 +52,8 @@ func addObjectFlood(register func(...Attack)) {
 	})
 }
 
-// floods checks that each kind that the tenant may create has a quota. A dry run uses no quota, and to
-// fill a quota would disturb the other attacks, so it reads the limit that quota admission enforces.
+// floods checks that each kind that the tenant may create has a quota. A dry run uses no quota, and a full
+// quota would disturb the other attacks, so floods reads the limit that quota admission enforces.
 func floods(ctx context.Context, e *Scenario) Finding {
 	namespaces := e.boundedNamespaces(ctx)
 	if namespaces.Outcome != Stopped {
@@ -91,9 +91,8 @@ func floods(ctx context.Context, e *Scenario) Finding {
 	return stopped(strings.Join(append(controls, namespaces.Control), ", "), message)
 }
 
-// boundedNamespaces returns the control that limits the number of the tenant's namespaces. If
-// an owner may create namespaces, the webhook must have changed the request, and the Tenant
-// must have a quota.
+// boundedNamespaces returns the control that limits the number of the tenant's namespaces. If an owner may
+// create namespaces, the webhook must have changed the request, and the Tenant must have a quota.
 func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	ns := object("v1", "Namespace", "", name("a2-"+e.Tenant.Name), nil)
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
@@ -114,7 +113,7 @@ func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	}
 	quota, bounded, _ := unstructured.NestedInt64(tenant.Object, "spec", "namespaces", "quota")
 	labels := ns.GetLabels()
-	// The API server itself adds a namespace's name.
+	// The API server itself adds the label with the namespace's name.
 	delete(labels, corev1.LabelMetadataName)
 	switch {
 	case !bounded || quota > maxObjects:
@@ -125,8 +124,7 @@ func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	return stopped("webhook "+admission.NamespaceWebhook, fmt.Sprintf("Tenant %s may have %d namespaces", tenant.GetName(), quota))
 }
 
-// creatable are the resources of Flux, as RESOURCE.GROUP, that the tenant may
-// create in a namespace.
+// creatable returns the Flux resources, as RESOURCE.GROUP, that the tenant may create in a namespace.
 func (e *Scenario) creatable(ctx context.Context, namespace string) ([]string, error) {
 	var resources []string
 	for _, kind := range fluxKinds {
@@ -150,8 +148,8 @@ func (e *Scenario) creatable(ctx context.Context, namespace string) ([]string, e
 	return resources, nil
 }
 
-// boundOn returns the lowest limit on a resource and the name of its quota, or "" if there is
-// none. It reads the status of the quotas, which the API server enforces.
+// boundOn returns the lowest limit on a resource and the name of its quota, or "" if there is none. It
+// reads the status of the quotas, which the API server enforces.
 func boundOn(quotas []corev1.ResourceQuota, resource string) (int64, string) {
 	var least int64
 	var by string

@@ -21,25 +21,25 @@ import (
 // Outside simulates the network outside of the cluster: hosts to which Flux sends notifications, and
 // clients that call its webhooks.
 type Outside interface {
-	// Handle answers a host's paths below a prefix, until Forget.
+	// Handle serves the paths of a host below a prefix, until Forget.
 	Handle(host, prefix string, handler http.Handler)
 	Forget(host, prefix string)
-	// Client makes requests as the cluster's processes do.
+	// Client returns a client that sends requests as the cluster's processes do.
 	Client() *http.Client
 }
 
 // errNoOutside is the error if the outside of the cluster cannot be simulated.
 var errNoOutside = errors.New("no host outside of the cluster can be simulated here")
 
-// outsidePatience bounds the wait for what Flux does for a caller or an event,
-// and look how often one looks.
+// outsidePatience is the maximum time to wait for Flux's reaction to a call or an event. look is the
+// interval between two checks.
 const (
 	outsidePatience = time.Minute
 	look            = 50 * time.Millisecond
 )
 
-// pollUntil calls try until it returns an answer or an error. It returns errNoAnswer after
-// the patience.
+// pollUntil calls try until it reports an answer or returns an error. It returns errNoAnswer after
+// patience.
 func pollUntil(ctx context.Context, patience time.Duration, try func(context.Context) (answered bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -57,10 +57,10 @@ func pollUntil(ctx context.Context, patience time.Duration, try func(context.Con
 	}
 }
 
-// errNoAnswer says that nothing came of something in time.
+// errNoAnswer means that a wait ended without an answer.
 var errNoAnswer = errors.New("nothing came of it")
 
-// post sends JSON to a Service of the platform's and returns the status code.
+// post sends JSON to a Service of the platform and returns the status code.
 func (e *Scenario) post(ctx context.Context, service, path string, body []byte, header http.Header) (int, error) {
 	if e.outside == nil {
 		return 0, errNoOutside
@@ -83,11 +83,11 @@ func (e *Scenario) post(ctx context.Context, service, path string, body []byte, 
 	return response.StatusCode, nil
 }
 
-// maxLog is the maximum number of bytes that are read of a log or an answer.
+// maxLog is the maximum number of bytes that are read from a log or an answer.
 const maxLog = 1 << 20
 
-// controllerErrors returns the errors that a controller logged about an object in the last
-// minute: the log is the only place of some refusals.
+// controllerErrors returns the errors that a controller logged about an object in the last minute. Some
+// refusals appear only in the log.
 func (e *Scenario) controllerErrors(ctx context.Context, controller, namespace, name string) ([]string, error) {
 	deployment := &appsv1.Deployment{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {
@@ -113,8 +113,7 @@ func (e *Scenario) controllerErrors(ctx context.Context, controller, namespace, 
 	return said, nil
 }
 
-// errorsAbout picks the errors about an object from a log of JSON lines, as
-// Flux's controllers write it.
+// errorsAbout returns the errors about an object in a log of JSON lines, the format of Flux's controllers.
 func errorsAbout(log, namespace, name string) []string {
 	var said []string
 	for line := range strings.Lines(log) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// oversized is the size of a body that no API server reads, in bytes: its limit is 3 MiB.
+// oversized is the size, in bytes, of a body that no API server reads: the API server's limit is 3 MiB.
 const oversized = 3<<20 + 1024
 
 func addOversizedBodyProxy(register func(...Attack)) {
@@ -22,10 +22,10 @@ func addOversizedBodyProxy(register func(...Attack)) {
 	})
 }
 
-// large returns a review that the proxy has to read to answer it.
+// large returns a review that the proxy has to read in order to answer it.
 //
-// No attack fills the bounds for one user and in total: the proxy would then refuse the requests
-// of concurrent attacks. The tests of slow clients and of memory in internal/proxy fill them.
+// No attack exhausts the proxy's limits for one user or in total: the proxy would then refuse the requests
+// of concurrent attacks. The tests of slow clients and of memory in internal/proxy exhaust them.
 func (c *proxyClient) large() rawRequest {
 	const review = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","metadata":{"annotations":{"a8":"`
 	return rawRequest{

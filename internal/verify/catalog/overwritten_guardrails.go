@@ -47,8 +47,8 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 	register(attack)
 }
 
-// nothingThere returns the finding of an attack whose target does not exist: stopped, if the tenant's
-// identity can do something else.
+// nothingThere returns the finding of an attack without an existing target: stopped, if another request
+// shows that the tenant's identity works.
 func (e *Scenario) nothingThere(ctx context.Context, control, message string) Finding {
 	if err := identityWorks(ctx, e); err != nil {
 		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
@@ -76,8 +76,8 @@ func overwrites(ctx context.Context, e *Scenario, objects, namespaces []unstruct
 	return requests(all...)(ctx, e)
 }
 
-// passedOver returns the request for a network policy with an annotation by which Flux leaves it alone, so
-// that Flux would not apply a policy of the platform with the same name.
+// passedOver returns the request for a NetworkPolicy with an annotation that makes Flux skip it: Flux would
+// then not apply a policy of the platform with the same name.
 func passedOver() request {
 	policy := func(annotations map[string]string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
@@ -93,7 +93,7 @@ func passedOver() request {
 	}
 }
 
-// overwriting returns a request that takes over an object, as a dry run.
+// overwriting returns a dry run that takes over an object.
 func overwriting(what string, u *unstructured.Unstructured) request {
 	return request{
 		what:  what,
@@ -104,15 +104,15 @@ func overwriting(what string, u *unstructured.Unstructured) request {
 	}
 }
 
-// tryApply asks the API server whether the tenant could take an object over.
+// tryApply asks the API server whether the tenant could take over an object.
 func (e *Scenario) tryApply(ctx context.Context, u *unstructured.Unstructured) error {
 	mine := object(u.GetAPIVersion(), u.GetKind(), u.GetNamespace(), u.GetName(), nil)
 	mine.SetLabels(map[string]string{"tenure-attack": "a5"})
 	return e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(mine), client.ForceOwnership, client.FieldOwner("tenure-attack"), client.DryRunAll)
 }
 
-// guardrails returns the platform's limiting objects in the tenant's namespace: objects with
-// the tenant's label, and objects that a sync of another namespace applied.
+// guardrails returns the platform's limiting objects in the tenant's namespace: objects with the tenant's
+// label, and objects that a sync of another namespace applied.
 func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
 	for _, kind := range []struct{ version, kind string }{
@@ -160,7 +160,7 @@ func (e *Scenario) deliveredNamespaces(ctx context.Context) ([]unstructured.Unst
 	return delivered, nil
 }
 
-// platforms says whether an object with these labels is the platform's.
+// platforms reports whether an object with these labels belongs to the platform.
 func (e *Scenario) platforms(labels map[string]string) bool {
 	if namespace := flux.AppliedFrom(labels); namespace != "" {
 		return !slices.Contains(e.Tenant.Namespaces, namespace)

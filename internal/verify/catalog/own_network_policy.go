@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clusterPolicyKinds are the kinds of network policies of the whole cluster, which stand above
-// the NetworkPolicies of tenants. A cluster may serve two versions of one kind.
+// clusterPolicyKinds are the kinds of cluster-wide network policies, which precede the NetworkPolicies of
+// tenants. A cluster may serve two versions of a kind.
 var clusterPolicyKinds = append(tenancy.ClusterPolicyKinds(), schema.GroupVersionKind{Group: tenancy.ClusterPolicyGroup, Version: "v1alpha1", Kind: "AdminNetworkPolicy"})
 
 func addOwnNetworkPolicy(register func(...Attack)) {
@@ -50,7 +50,7 @@ func addOwnNetworkPolicy(register func(...Attack)) {
 	register(attack)
 }
 
-// servedClusterPolicy returns the first kind of policies of the cluster that it serves.
+// servedClusterPolicy returns the first of these kinds that the cluster serves.
 func (e *Scenario) servedClusterPolicy() schema.GroupVersionKind {
 	i := slices.IndexFunc(clusterPolicyKinds, func(kind schema.GroupVersionKind) bool {
 		_, err := e.Admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
@@ -59,14 +59,14 @@ func (e *Scenario) servedClusterPolicy() schema.GroupVersionKind {
 	return clusterPolicyKinds[max(i, 0)]
 }
 
-// ownClusterPolicy returns a policy of the cluster that allows nothing and denies nothing.
+// ownClusterPolicy returns a cluster-wide policy that allows nothing and denies nothing.
 func ownClusterPolicy(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object(kind.GroupVersion().String(), kind.Kind, "", name("w12"), map[string]any{"spec": map[string]any{
 		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
 	}})
 }
 
-// unserved returns the finding without an attack, if there is nothing to attack.
+// unserved returns the finding if the attack has no target, and whether this is so.
 func unserved(served []schema.GroupVersionKind, err error) (Finding, bool) {
 	switch {
 	case err != nil:
@@ -77,9 +77,9 @@ func unserved(served []schema.GroupVersionKind, err error) (Finding, bool) {
 	return Finding{}, false
 }
 
-// opensItself tries as the tenant to write a policy of the whole cluster, to change and delete those
-// that keep other tenants out, and to write a NetworkPolicy that lets everybody in. If the
-// tenant may write the latter, a policy of the platform has to stand above it.
+// opensItself tries as the tenant to write a cluster-wide policy, to change and delete the policies that
+// keep other tenants out, and to write a NetworkPolicy that admits everybody. If the tenant may write the
+// latter, a policy of the platform has to precede it.
 func opensItself(ctx context.Context, e *Scenario) Finding {
 	policies, served, err := e.clusterPolicies(ctx)
 	if f, known := unserved(served, err); known {
@@ -107,8 +107,8 @@ func opensItself(ctx context.Context, e *Scenario) Finding {
 	return e.opensBelow(ctx, policies, f)
 }
 
-// opensBelow tries a NetworkPolicy that lets everybody in, after the finding f about policies that the
-// tenant would write for the cluster.
+// opensBelow tries a NetworkPolicy that admits everybody. f is the finding about cluster-wide policies that
+// the tenant would write.
 func (e *Scenario) opensBelow(ctx context.Context, policies clusterPolicies, f Finding) Finding {
 	own := judge(e.tryCreate(ctx, object("networking.k8s.io/v1", "NetworkPolicy", e.Namespace, name("w12"), map[string]any{"spec": map[string]any{
 		"podSelector": map[string]any{}, "policyTypes": []any{"Ingress"}, "ingress": []any{map[string]any{}},
@@ -154,8 +154,8 @@ func (e *Scenario) standing(policies clusterPolicies) []*clusterPolicy {
 	return all
 }
 
-// clusterPolicies returns the policies of the cluster that NetworkPolicies cannot override, in the
-// order of their priority, and the kinds that the cluster serves.
+// clusterPolicies returns the cluster-wide policies that NetworkPolicies cannot override, in the order of
+// their priority, and the kinds that the cluster serves.
 func (e *Scenario) clusterPolicies(ctx context.Context) (clusterPolicies, []schema.GroupVersionKind, error) {
 	var policies clusterPolicies
 	var served []schema.GroupVersionKind
@@ -177,7 +177,7 @@ func (e *Scenario) clusterPolicies(ctx context.Context) (clusterPolicies, []sche
 			}
 			// The conversion clears fields that spec does not have.
 			p.Name, p.Object = kind.Kind+" "+u.GetName(), &u
-			// A policy of the tier Baseline gives way to the NetworkPolicies.
+			// NetworkPolicies override a policy of the tier Baseline.
 			if p.Tier == "" || p.Tier == "Admin" {
 				policies = append(policies, p)
 			}
@@ -190,8 +190,8 @@ func (e *Scenario) clusterPolicies(ctx context.Context) (clusterPolicies, []sche
 // clusterPolicies are policies in the order of their priority.
 type clusterPolicies []clusterPolicy
 
-// clusterPolicy is the part of a ClusterNetworkPolicy or an AdminNetworkPolicy that is about
-// connections to namespaces.
+// clusterPolicy contains the fields of a ClusterNetworkPolicy or an AdminNetworkPolicy about connections to
+// namespaces.
 type clusterPolicy struct {
 	Object   *unstructured.Unstructured `json:"-"`
 	Name     string                     `json:"-"`
@@ -222,8 +222,7 @@ func (p clusterPolicyPeer) selector() *metav1.LabelSelector {
 	return p.Namespaces
 }
 
-// selects reports whether the peer selects all Pods of a namespace, and whether it selects
-// some.
+// selects reports whether the peer selects all Pods of a namespace, and whether it selects some of them.
 func (p clusterPolicyPeer) selects(namespace labels.Set) (whole, part bool) {
 	if p.Namespaces != nil {
 		is := selects(p.Namespaces, namespace)
@@ -232,8 +231,9 @@ func (p clusterPolicyPeer) selects(namespace labels.Set) (whole, part bool) {
 	return false, p.Pods != nil && selects(&p.Pods.NamespaceSelector, namespace)
 }
 
-// deny returns the policy that denies all connections from the Pods of a namespace to those of
-// another one, or nil. A rule about some Pods or some ports denies too little, and may let in enough.
+// deny returns the policy that denies all connections from the Pods of one namespace to the Pods of
+// another, or nil. A denying rule about some Pods or some ports does not suffice; an allowing rule about
+// some of them is enough to admit connections.
 func (p clusterPolicies) deny(to, from labels.Set) *clusterPolicy {
 	for i := range p {
 		policy := &p[i]

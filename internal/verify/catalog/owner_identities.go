@@ -19,23 +19,23 @@ import (
 // addition to the account that Flux impersonates for the tenant.
 type Owners string
 
-// What owners try.
+// The owners that try an attack.
 const (
-	// OwnersNever is for attacks that need the account as which Flux delivers.
+	// OwnersNever is for attacks that need the account as which Flux applies the tenant.
 	OwnersNever Owners = ""
-	// OwnersWithin is for attacks from within a namespace of the tenant's: they are
-	// not tried for a tenant that has none yet.
+	// OwnersWithin is for attacks from within a namespace of the tenant. A tenant without a namespace does
+	// not try them.
 	OwnersWithin Owners = "within"
 	// OwnersAnywhere is for attacks on targets outside of the tenant's namespaces.
 	OwnersAnywhere Owners = "anywhere"
-	// OwnersAccounts is for attacks with a token: tokens can be created for owners that are
-	// existing service accounts.
+	// OwnersAccounts is for attacks with a token: a run can create tokens for owners that are existing
+	// service accounts.
 	OwnersAccounts Owners = "accounts"
 )
 
 // identity is the user that sends the requests of an attack.
 type identity struct {
-	// name is what reports call it, empty for the tenant's account.
+	// name is the name of the identity in reports, empty for the tenant's account.
 	name   string
 	user   string
 	groups []string
@@ -50,8 +50,8 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	return newClient(config)
 }
 
-// newClient returns a client that repeats a request to create an object after a conflict. It
-// drops the warnings of the API server, which are about the objects of attacks.
+// newClient returns a client that repeats a request to create an object after a conflict. It drops the
+// warnings of the API server, because they are about the objects of attacks.
 func newClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
@@ -62,18 +62,17 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	return interceptor.NewClient(c, interceptor.Funcs{Create: createWithRetry}), nil
 }
 
-// conflictBackoff are the pauses before a request to create an object is repeated.
+// conflictBackoff are the delays before a request to create an object is repeated.
 var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7}
 
-// createWithRetry creates an object and repeats the request after a conflict. Quota
-// admission returns conflicts if many objects of a namespace are created at the same time,
-// whatever the tenant may do.
+// createWithRetry creates an object and repeats the request after a conflict. Quota admission returns
+// conflicts if many objects of a namespace are created at the same time, whatever the tenant's rights are.
 func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 	return retry.RetryOnConflict(conflictBackoff, func() error { return c.Create(ctx, o, opts...) })
 }
 
-// prepareOwners adds the owners that attack: the first of all owners with the same kind and
-// the same roles.
+// prepareOwners adds the owners that attack: of all owners with the same kind and the same roles, the
+// first.
 func (e *Scenario) prepareOwners() error {
 	var shapes []string
 	for _, o := range e.Tenant.Owners {
@@ -109,24 +108,25 @@ func (e *Scenario) appliesTo(a Attack) bool {
 	return false
 }
 
-// hasToken says whether it is an account that attacks.
+// hasToken reports whether the attacker is a service account.
 func (e *Scenario) hasToken() bool {
 	return e.Owner == nil || e.Owner.Kind == rbacv1.ServiceAccountKind
 }
 
-// hasAccount says whether the tenant has an account to attack as. One without a
-// namespace has none.
+// hasAccount reports whether the tenant has an account to attack as. A tenant without a namespace has no
+// account.
 func (e *Scenario) hasAccount() bool { return e.Account != (discovery.Account{}) }
 
 // tryAll runs an attack as the tenant's account, as its owners and, if it did not get through, as its
-// further identities. The worst of the result is the finding.
+// further identities. It returns the worst finding.
 func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 	var all []Finding
 	if e.hasAccount() {
 		all = append(all, a.run(ctx, e))
 	}
 	for _, other := range a.inEachOf(e.unlike) {
-		// The account may lack what the attack needs there: only what gets through counts.
+		// The account may lack a right that the attack needs there, so only a finding that got through
+		// counts.
 		if f := a.run(ctx, other); f.Outcome == GotThrough {
 			all = append(all, f.by("the tenant in its namespace "+other.Namespace))
 		}
@@ -143,7 +143,7 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 		if slices.ContainsFunc(all, func(f Finding) bool { return f.Outcome == GotThrough }) {
 			break
 		}
-		// The holder may lack what the attack needs: only what gets through counts.
+		// The holder may lack a right that the attack needs, so only a finding that got through counts.
 		if f := a.run(ctx, holder); f.Outcome == GotThrough {
 			f.Further = holder.further
 			all = append(all, f.by(holder.who.name))
@@ -152,9 +152,9 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 	return worstFinding(all)
 }
 
-// inEachOf returns the scenarios if an attack is about an object in the tenant's namespace, without Flux and
-// without the account of the sync: labels, quotas and policies of another namespace of the tenant may admit
-// the object.
+// inEachOf returns the scenarios for further namespaces of the tenant if the attack is about an object in
+// the tenant's namespace and involves neither Flux nor the account of the sync. In another namespace,
+// labels, quotas and policies may admit the object.
 func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
 	about := []string{"A1", "A4", "I13", "N3", "N4", "S3", "S4", "S9", "S13", "W3", "W4", "W5", "W6", "W7", "W9", "W10", "W11", "W13", "W15"}
 	if a.Via != API || a.Kind != "" || a.Deep || !slices.Contains(about, a.ID) {
@@ -163,7 +163,7 @@ func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
 	return scenarios
 }
 
-// run runs the attack, and notes how people can repeat it.
+// run runs the attack, and records the commands that repeat it.
 func (a Attack) run(ctx context.Context, e *Scenario) Finding {
 	ctx, recorder := recorded(ctx)
 	f := a.byItsControls(a.Run(withAttack(ctx, a), e))
@@ -184,8 +184,8 @@ func (f Finding) by(who string) Finding {
 	return f
 }
 
-// worstFinding returns the worst of several findings. If all attacks were stopped, it names all
-// of their controls; a missing control does not count as one.
+// worstFinding returns the worst of several findings. If all attacks were stopped, it names all of their
+// controls; a missing target does not count as a control.
 func worstFinding(all []Finding) Finding {
 	if len(all) == 0 {
 		return notProven("the tenant has neither an account nor an owner to attack as")

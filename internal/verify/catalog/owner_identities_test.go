@@ -28,7 +28,8 @@ func tenantObject(spec map[string]any) *unstructured.Unstructured {
 	return object("tenure.dev/v1alpha1", "Tenant", "", "team", map[string]any{"spec": spec})
 }
 
-// Of owners that are alike one is attacked as, and never as who attacks already.
+// TestPrepareOwners checks that of similar owners only one attacks, and that no owner attacks that is
+// already an attacking account.
 func TestPrepareOwners(t *testing.T) {
 	t.Parallel()
 	e := env("team", "", "")
@@ -54,7 +55,7 @@ func TestPrepareOwners(t *testing.T) {
 	}
 }
 
-// An owner may make namespaces: what counts is that somebody counts them.
+// TestBoundedNamespaces checks that an owner who may create namespaces needs a webhook that counts them.
 func TestBoundedNamespaces(t *testing.T) {
 	t.Parallel()
 	quota := func(n int64) *unstructured.Unstructured {
@@ -125,7 +126,7 @@ func TestCheckedName(t *testing.T) {
 	}
 }
 
-// What decides about a tenant is what is there of it.
+// TestEditsItsBounds checks that the attack tries the existing objects that restrict a tenant.
 func TestEditsItsBounds(t *testing.T) {
 	t.Parallel()
 	binding := object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", "tenure-bounds", nil)

@@ -79,8 +79,8 @@ var outsideDir = sync.OnceValue(func() string {
 	return filepath.Join(os.TempDir(), "tenure-attack-"+strings.ToLower(rand.Text()))
 })
 
-// outsideFile is where the canary of an attack in a namespace lies: several clusters may
-// be attacked by one process.
+// outsideFile returns the path of the canary for an attack in a namespace. The path depends on the cluster:
+// one process may attack several clusters.
 func outsideFile(e *Scenario) string {
 	cluster := ""
 	if e.config != nil {
@@ -89,12 +89,12 @@ func outsideFile(e *Scenario) string {
 	return filepath.Join(outsideDir(), fmt.Sprintf("%x", sha256.Sum256([]byte(cluster+" "+e.Namespace))), "canary.yaml")
 }
 
-// writeOutsideFile writes the canary, and returns a function that removes it. The function is
-// not nil even if there is an error.
+// writeOutsideFile writes the canary, and returns a function that removes it, and an error if it cannot
+// write the file. The function is never nil.
 func writeOutsideFile(file, content string) (func(), error) {
 	remove := func() {
 		_ = os.RemoveAll(filepath.Dir(file))
-		_ = os.Remove(outsideDir()) // the last one does
+		_ = os.Remove(outsideDir()) // succeeds when the folder is empty
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return remove, fmt.Errorf("cannot make the folder of the canary: %w", err)
@@ -105,10 +105,10 @@ func writeOutsideFile(file, content string) (func(), error) {
 	return remove, nil
 }
 
-// parentFolders is more folders than an artifact is unpacked below.
+// parentFolders is larger than the number of folders above an unpacked artifact.
 const parentFolders = 40
 
-// traversalPath is the path from anywhere to a file of this machine.
+// traversalPath returns a path that leads from any folder of an artifact to a file of this machine.
 func traversalPath(file string) string {
 	return strings.Repeat("../", parentFolders) + strings.TrimPrefix(filepath.ToSlash(file), "/")
 }

@@ -22,13 +22,13 @@ func addPlatformAccount(register func(...Attack)) {
 	})
 }
 
-// rightsPatience is the maximum time to wait until a new RoleBinding takes effect. On a busy
-// machine that takes long. The wait ends with the first accepted request.
+// rightsPatience is the maximum time to wait until a new RoleBinding takes effect, which takes long on a
+// busy machine. The wait ends with the first accepted request.
 const rightsPatience = time.Minute
 
-// actsAsDelegate gives an account of the platform's namespace the tenant's roles in the
-// tenant's namespace, as the platform does for a sync that it delegates, and then changes
-// the tenant's account with the identity of that account.
+// actsAsDelegate gives an account of the platform's namespace the tenant's roles in the tenant's namespace,
+// as the platform does for a sync that it delegates. With the identity of that account, it then changes the
+// tenant's account.
 func actsAsDelegate(ctx context.Context, e *Scenario) Finding {
 	var bindings []*unstructured.Unstructured
 	for _, right := range e.Tenant.Rights {
@@ -65,8 +65,7 @@ func actsAsDelegate(ctx context.Context, e *Scenario) Finding {
 	return requests(overwriting("overwrite the account that Flux applies its objects as, as the account of a delegated sync", account))(ctx, delegate)
 }
 
-// ofPlatform returns the same Scenario with the identity of an account of the platform's
-// namespace.
+// ofPlatform returns the Scenario with the identity of an account in the platform's namespace.
 func (e *Scenario) ofPlatform(account string) (*Scenario, error) {
 	who := identity{user: "system:serviceaccount:" + e.Platform + ":" + account, groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Platform, "system:authenticated"}}
 	as, err := asIdentity(e.config, who)

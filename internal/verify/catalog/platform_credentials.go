@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// credentialFields are the fields of the spec in which the platform's objects name a Secret that opens
-// something to whoever reads it.
+// credentialFields are the fields of the spec in which the platform's objects name a Secret with
+// credentials.
 var credentialFields = [][]string{{"secretRef", "name"}, {"decryption", "secretRef", "name"}, {"kubeConfig", "secretRef", "name"}}
 
 // readsCredentials returns the requests with which the tenant would read the credentials of the platform:
@@ -68,11 +68,11 @@ func (e *Scenario) isOwn(u *unstructured.Unstructured) bool {
 	return false
 }
 
-// privateFields are the fields of Secrets that hold a private part of credentials for Git.
+// privateFields are the fields of Secrets that hold the private part of credentials for Git.
 var privateFields = []string{"identity", "password", "bearerToken", "githubAppPrivateKey"}
 
-// copiesOf returns the Secrets in the tenant's namespaces with the same private content as one of the
-// platform's.
+// copiesOf returns the Secrets in the tenant's namespaces with the same private content as a Secret of the
+// platform.
 func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secret, error) {
 	private := map[string]bool{}
 	for _, name := range names {
@@ -86,7 +86,7 @@ func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secre
 			private[string(secret.Data[field])] = true
 		}
 	}
-	// Without a value, and with the value that `verify --fake-secrets` invents, Secrets are no copies.
+	// Secrets without a value, and with the value that `verify --fake-secrets` invents, are no copies.
 	for _, nothing := range []string{"", "invented"} {
 		delete(private, nothing)
 	}
@@ -108,9 +108,9 @@ func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secre
 	return found, nil
 }
 
-// answersRequests returns the requests with which the tenant would answer the API server's questions about
-// the objects of others: a webhook of the cluster whose Service is in one of its namespaces gets these
-// objects, and the tenant makes the Pods of the Service.
+// answersRequests returns the requests with which the tenant would answer the API server's reviews of other
+// users' objects: the API server sends these objects to a cluster-wide webhook whose Service is in a
+// namespace of the tenant, and the tenant creates the Pods of the Service.
 func (e *Scenario) answersRequests(ctx context.Context) ([]request, error) {
 	var validating admissionv1.ValidatingWebhookConfigurationList
 	var mutating admissionv1.MutatingWebhookConfigurationList
@@ -142,7 +142,7 @@ func (e *Scenario) answersRequests(ctx context.Context) ([]request, error) {
 	return all, nil
 }
 
-// selectsOthers reports whether a selector selects a namespace that is not the tenant's.
+// selectsOthers reports whether a selector selects a namespace of others.
 func (e *Scenario) selectsOthers(selector *metav1.LabelSelector) bool {
 	if selector == nil {
 		return true

@@ -31,8 +31,8 @@ func addPlatformWorkloads(register func(...Attack)) {
 	})
 }
 
-// takesWorkloads sends requests that act on a workload of the platform, and whose objects have
-// none of its labels.
+// takesWorkloads sends requests that act on a workload of the platform and that contain none of the
+// workload's labels.
 func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	workloads, err := e.platformWorkloads(ctx)
 	if err != nil {
@@ -90,9 +90,10 @@ func takesWorkloads(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// replaces returns the requests to create a Pod that a workload of the platform takes for its own, and
-// then has a Pod less, or a ReplicaSet that a Deployment takes: a StatefulSet by the name, a ReplicaSet of a Deployment, a DaemonSet and a Job by the
-// labels. A CronJob does not run if a Job has the name of its next one.
+// replaces returns the requests to create an object that a workload of the platform adopts instead of
+// creating its own. A StatefulSet adopts a Pod by the name; a ReplicaSet of a Deployment, a DaemonSet and a
+// Job adopt a Pod by the labels; a Deployment adopts a ReplicaSet. A CronJob does not run if a Job has the
+// name of its next Job.
 func replaces(u *unstructured.Unstructured, pods []corev1.Pod, which string) []request {
 	own := gated("a5", map[string]any{})
 	r := request{what: "let a Pod of its own take the place of one of " + which, own: creating(own)}
@@ -142,8 +143,8 @@ func replaces(u *unstructured.Unstructured, pods []corev1.Pod, which string) []r
 }
 
 // adoptions returns the requests by which a workload of the tenant takes over an object that the platform
-// applied and that no workload has: a ReplicaSet takes a Pod by its labels, and a StatefulSet a claim by its
-// name. The workload is a dry run, and so is the request of its controller.
+// applied and that has no controller: a ReplicaSet adopts a Pod by its labels, and a StatefulSet a claim by
+// its name. The workload and the request of its controller are dry runs.
 func (e *Scenario) adoptions(ctx context.Context) ([]request, error) {
 	profile, err := e.profile(ctx)
 	if err != nil || profile == nil {
@@ -186,17 +187,17 @@ func (e *Scenario) adoptions(ctx context.Context) ([]request, error) {
 	return all, nil
 }
 
-// claimName matches the name of a claim that a StatefulSet takes: those of a template and of the
+// claimName matches the name of a claim that a StatefulSet adopts: the name of a template, the name of the
 // StatefulSet, and a number.
 var claimName = regexp.MustCompile(`^([a-z0-9]+)-([a-z0-9.-]+)-[0-9]+$`)
 
-// ofKind returns the kind of workloads of a name.
+// ofKind returns the workload with the name of a kind.
 func ofKind(kind string) workload {
 	return workloads[slices.IndexFunc(workloads, func(w workload) bool { return w.kind == kind })]
 }
 
-// adoption returns the request with which the controller of a workload of the tenant makes the workload
-// the owner of an object of the platform.
+// adoption returns the request with which the controller of a workload of the tenant makes the workload the
+// owner of an object of the platform.
 func (e *Scenario) adoption(taken client.Object, kind string, by *unstructured.Unstructured) request {
 	return request{
 		what: fmt.Sprintf("take over %s %s/%s of the platform with a %s, which deletes it", kind, taken.GetNamespace(), taken.GetName(), by.GetKind()),
@@ -217,13 +218,13 @@ func (e *Scenario) adoption(taken client.Object, kind string, by *unstructured.U
 	}
 }
 
-// appliedByPlatform reports whether the platform applied an object that no workload has.
+// appliedByPlatform reports whether the platform applied an object that has no controller.
 func appliedByPlatform(o client.Object, profile *v1alpha1.TenancyProfile) bool {
 	of := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), Labels: o.GetLabels()}}
 	return metav1.GetControllerOf(o) == nil && len(tenancy.PlatformWorkloads([]metav1.PartialObjectMetadata{of}, &profile.Spec)) > 0
 }
 
-// claimsOf returns the claims that Kubernetes made from the templates of a StatefulSet.
+// claimsOf returns the claims that Kubernetes created from the templates of a StatefulSet.
 func (e *Scenario) claimsOf(ctx context.Context, set *unstructured.Unstructured) ([]corev1.PersistentVolumeClaim, error) {
 	if set.GetKind() != "StatefulSet" {
 		return nil, nil
@@ -253,8 +254,8 @@ func (e *Scenario) profile(ctx context.Context) (*v1alpha1.TenancyProfile, error
 	return &profile, nil
 }
 
-// platformWorkloads returns the workloads in the tenant's namespace that belong to the platform
-// by its TenancyProfile. Without a profile, nothing says which ones do.
+// platformWorkloads returns the workloads in the tenant's namespace that belong to the platform by its
+// TenancyProfile. Without a profile, it returns none.
 func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstructured, error) {
 	profile, err := e.profile(ctx)
 	if err != nil || profile == nil {
@@ -280,7 +281,7 @@ func (e *Scenario) platformWorkloads(ctx context.Context) ([]unstructured.Unstru
 	return found, nil
 }
 
-// podsOf returns the Pods that Kubernetes made for a workload.
+// podsOf returns the Pods that Kubernetes created for a workload.
 func (e *Scenario) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]corev1.Pod, error) {
 	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
 	var pods corev1.PodList
@@ -289,7 +290,7 @@ func (e *Scenario) podsOf(ctx context.Context, workload *unstructured.Unstructur
 	}
 	prefix := "^" + regexp.QuoteMeta(workload.GetName()) + "-"
 	if workload.GetKind() == "CronJob" {
-		// A CronJob has no selector. Its Jobs have a number after its name.
+		// A CronJob has no selector. The names of its Jobs are its name and a number.
 		prefix += "[0-9]+-"
 	}
 	of := regexp.MustCompile(prefix)

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// policyPatience bounds the wait for an API server to enforce a policy. It reads changed
-// policies once a second, and compiles them.
+// policyPatience is the maximum time to wait until the API server enforces a policy. The API server reads
+// changed policies once a second, and compiles them.
 const policyPatience = time.Minute
 
 // awaitFleetPolicies waits until the API server enforces the fleet's ValidatingAdmissionPolicies and
@@ -45,8 +45,8 @@ func awaitFleetPolicies(ctx context.Context, admin client.Client) error {
 	return nil
 }
 
-// awaitMutations is [AwaitPolicies] for MutatingAdmissionPolicies, which the API server reads apart from
-// the others: the last one sets a label.
+// awaitMutations is [AwaitPolicies] for MutatingAdmissionPolicies, which the API server reads separately.
+// The last policy sets a label.
 func awaitMutations(ctx context.Context, admin client.Client, name string) error {
 	const label = "tenure-attack-policies"
 	rules := []admissionregistrationv1.NamedRuleWithOperations{{
@@ -87,12 +87,12 @@ func awaitMutations(ctx context.Context, admin client.Client, name string) error
 	return nil
 }
 
-// AwaitPolicies waits until the API server enforces the ValidatingAdmissionPolicies and bindings that
-// exist: an attack that comes earlier would get through. The API server reads all policies in one
-// order and all bindings in another, so once the last change of each has taken effect, all earlier
-// changes have, too. The last changes are a policy and a binding with this name, which together forbid
-// a ConfigMap with a name that is new each time. They stay: see [RemovePolicy]. AwaitPolicies returns
-// an error if they cannot be written, or if the API server does not enforce them within a minute.
+// AwaitPolicies waits until the API server enforces the existing ValidatingAdmissionPolicies and bindings:
+// an earlier attack would get through. The API server reads all policies in one order and all bindings in
+// another, so once the last change of each has taken effect, all earlier changes have, too. The last
+// changes are a policy and a binding with this name, which together forbid a ConfigMap with a new name in
+// each call. They remain: see [RemovePolicy]. AwaitPolicies returns an error if it cannot write them, or if
+// the API server does not enforce them within a minute.
 func AwaitPolicies(ctx context.Context, admin client.Client, name string) error {
 	forbidden := fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
 	configMaps := admissionregistrationv1.RuleWithOperations{
@@ -138,8 +138,8 @@ func AwaitPolicies(ctx context.Context, admin client.Client, name string) error 
 	return nil
 }
 
-// RemovePolicy removes the policies and the bindings of [AwaitPolicies] and awaitMutations. It returns the error of the API
-// server, unless there is none of that name.
+// RemovePolicy removes the policies and the bindings of [AwaitPolicies] and awaitMutations. It returns the
+// error of the API server, but no error if there is no such policy.
 func RemovePolicy(ctx context.Context, admin client.Client, name string) error {
 	in := metav1.ObjectMeta{Name: name}
 	for _, o := range []client.Object{

@@ -13,13 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ControllerSimulated begins the reason of an attack that is not proven because the API server
-// accepted the object, and the controller that would act on it does not run here.
+// ControllerSimulated is the beginning of the reason of an attack that is not proven because the API server
+// accepted the object and the object's controller does not run here.
 const ControllerSimulated = "controller simulated: "
 
-// simulated returns an attack with an object whose controller does not run on a local
-// cluster. The attack is stopped if the API server refuses the object, and not proven if the
-// API server accepts it.
+// simulated returns an attack with an object whose controller does not run on a local cluster. The attack
+// is stopped if the API server refuses the object, and not proven if the API server accepts it.
 func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := judge(e.tryWrite(ctx, aimed(e), nil), "")
@@ -40,9 +39,9 @@ func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstr
 	}
 }
 
-// onFlagger creates an object of Flagger. If the platform does not allow Flagger to the
-// tenant, the rule tenure-flagger refuses every object, also the positive control. onFlagger
-// then returns Stopped, as for a tenant without the right to create such objects.
+// onFlagger returns an attack that creates an object of Flagger. If the platform does not allow Flagger to
+// the tenant, the rule tenure-flagger refuses every object, also the positive control. The attack is then
+// stopped, as for a tenant without the right to create such objects.
 func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := simulated("flagger", aimed, own)(ctx, e)
@@ -61,9 +60,9 @@ func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(conte
 	}
 }
 
-// positiveControl makes sure of a positive control: a Flux object of the tenant's that is
-// aimed at its own comes as far as it should, which is the answer that reached
-// matches. Where the tenant may not make any such object, the way is closed.
+// positiveControl runs the positive control of a stopped attack: it applies a Flux object of the tenant
+// that refers to the tenant's own objects, and checks with reached that Flux processes it as far as
+// expected. If the tenant may create no such object, the attack is stopped.
 func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstructured.Unstructured, reached func(readiness) bool) Finding {
 	if f.Outcome != Stopped {
 		return f
@@ -84,18 +83,18 @@ func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstruct
 	return f
 }
 
-// reachesTheServer reports whether the positive control of a tenant without rights was
-// refused by RBAC. An attack that another control stopped before is stopped all the same.
+// reachesTheServer reports whether RBAC refused the positive control of a tenant without rights. An attack
+// that another control stopped before remains stopped.
 func reachesTheServer(f Finding, positive readiness) bool {
 	control, _ := controlOf(positive.message)
 	return f.Control != rbac && control == rbac && positive.ready == metav1.ConditionFalse
 }
 
-// isReady reports whether Flux reconciled an object with success.
+// isReady reports whether Flux reconciled an object successfully.
 func isReady(said readiness) bool { return said.ready == "True" }
 
-// messageMatches returns a test for the message of an object that fails on purpose, after the
-// step that is attacked.
+// messageMatches returns a test for the message of an object that fails on purpose, after the step that the
+// attack tests.
 func messageMatches(words *regexp.Regexp) func(readiness) bool {
 	return func(said readiness) bool { return words.MatchString(said.message) }
 }

@@ -87,8 +87,8 @@ func addPrivilegeEscalation(register func(...Attack)) {
 	register(deliversByChart(attack, "ClusterRoleBinding", binding, ownConfigMap("i4-release")))
 }
 
-// widens looks for the right to widen a role that exists, by escalate, and for the right to bind a role in
-// the whole cluster. A right to bind some roles in the tenant's own namespace is ordinary.
+// widens looks for the right to escalate an existing role, and for the right to bind a role in the whole
+// cluster. A right to bind some roles in the tenant's own namespace is ordinary.
 func widens(ctx context.Context, e *Scenario, roles, bindings string) error {
 	const group = "." + rbacv1.GroupName
 	type way struct{ verb, on, writes string }

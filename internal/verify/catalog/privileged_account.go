@@ -52,8 +52,8 @@ func namesPrivilegedAccount(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// actsAs returns the requests with which the tenant would act as a privileged account without Flux: by a
-// Pod, and by a token of this one account.
+// actsAs returns the requests with which the tenant would act as a privileged account without Flux: with a
+// Pod, and with a token of this account.
 func actsAs(p privilegedAccount) []request {
 	as := fmt.Sprintf("%s, which %s", p.account, p.because)
 	running := func(e *Scenario) *unstructured.Unstructured {
@@ -82,15 +82,15 @@ func actsAs(p privilegedAccount) []request {
 	return all
 }
 
-// privilegedAccount says why an account has rights that its tenant has not.
+// privilegedAccount is an account with rights that its tenant does not have. because names the bindings
+// that give them.
 type privilegedAccount struct {
 	account discovery.Account
 	because string
 }
 
-// privilegedAccounts returns the accounts in the tenant's namespaces that are bound in the
-// whole cluster or in a foreign namespace, without the attacking account, whose rights other
-// attacks try.
+// privilegedAccounts returns the accounts in the tenant's namespaces that are bound in the whole cluster or
+// in a foreign namespace. It omits the attacking account, because other attacks try its rights.
 func (e *Scenario) privilegedAccounts(ctx context.Context) ([]privilegedAccount, error) {
 	var accounts corev1.ServiceAccountList
 	var everywhere rbacv1.ClusterRoleBindingList
@@ -135,7 +135,8 @@ func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.Se
 	return found
 }
 
-// privilegesOf returns the bindings that give an account rights outside of the tenant's namespaces, as text.
+// privilegesOf returns the bindings that give an account rights outside of the tenant's namespaces, as
+// text.
 func privilegesOf(t discovery.Tenant, as, account discovery.Account, everywhere []rbacv1.ClusterRoleBinding, bindings []rbacv1.RoleBinding) []string {
 	var because []string
 	for _, b := range everywhere {
@@ -151,8 +152,8 @@ func privilegesOf(t discovery.Tenant, as, account discovery.Account, everywhere 
 	return because
 }
 
-// bindsPrivileged is [bindsAccount] for a group of the account's namespace, too, if the attacking account is
-// not in it.
+// bindsPrivileged is [bindsAccount], but also counts a group of the account's namespace, if the attacking
+// account is not in this group.
 func bindsPrivileged(subjects []rbacv1.Subject, account, as discovery.Account) bool {
 	return bindsAccount(subjects, account) || account.Namespace != as.Namespace && slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
 		return s.Kind == rbacv1.GroupKind && s.Name == "system:serviceaccounts:"+account.Namespace
@@ -173,7 +174,7 @@ func bindsAccount(subjects []rbacv1.Subject, account discovery.Account) bool {
 	})
 }
 
-// asAnother names the account.
+// asAnother returns a change that names the account.
 func asAnother(account string) func(spec map[string]any) {
 	return func(spec map[string]any) { spec["serviceAccountName"] = account }
 }

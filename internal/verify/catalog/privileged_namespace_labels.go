@@ -33,7 +33,7 @@ func addPrivilegedNamespaceLabels(register func(...Attack)) {
 	})
 }
 
-// joins returns a request for each selection of namespaces by which others grant something.
+// joins returns a request for each selector of namespaces by which others grant something.
 func (e *Scenario) joins(ctx context.Context) ([]request, error) {
 	grants, err := e.grantingSelections(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (e *Scenario) joins(ctx context.Context) ([]request, error) {
 	return e.relabels(ctx, grants, changesToJoin, "be selected by the %s, which selects namespaces by the label %s")
 }
 
-// grantingSelections returns the selectors by which objects outside of the tenant's namespaces grant something
-// to namespaces: connections, routes and images.
+// grantingSelections returns the selectors by which objects outside of the tenant's namespaces grant
+// connections, routes or images to namespaces.
 func (e *Scenario) grantingSelections(ctx context.Context) ([]selection, error) {
 	var networks networkingv1.NetworkPolicyList
 	if err := e.Admin.List(ctx, &networks); err != nil {
@@ -106,7 +106,8 @@ func (e *Scenario) grantingSelections(ctx context.Context) ([]selection, error) 
 	return all, nil
 }
 
-// routeSelectors returns the selectors of the namespaces whose routes the listeners of a Gateway accept.
+// routeSelectors returns the selectors of the namespaces from which the listeners of a Gateway accept
+// routes.
 func routeSelectors(gateway *unstructured.Unstructured) []any {
 	var all []any
 	listeners, _, _ := unstructured.NestedSlice(gateway.Object, "spec", "listeners")

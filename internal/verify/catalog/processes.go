@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// processes are the Pods with a container that is a process of this machine. All other Pods
-// are simulated.
+// processes are the Pods with a container that runs as a process of this machine. All other Pods are
+// simulated.
 type processes []corev1.Pod
 
 func findProcesses(ctx context.Context, admin client.Reader) (processes, error) {
@@ -31,10 +31,10 @@ func isProcess(status corev1.ContainerStatus) bool {
 	return strings.HasPrefix(status.ContainerID, node.ProcessScheme) && status.Ready
 }
 
-// sourceWatcher is the controller in whose place the local cluster runs a stand-in.
+// sourceWatcher is the controller that a stand-in replaces on the local cluster.
 const sourceWatcher = "source-watcher"
 
-// standIns describes the controllers in whose place a stand-in runs.
+// standIns describes the controllers that a stand-in replaces.
 func standIns(ctx context.Context, admin client.Reader) ([]string, error) {
 	running, err := findProcesses(ctx, admin)
 	if err != nil || !running.run(sourceWatcher) {
@@ -53,7 +53,7 @@ func (p processes) run(image string) bool {
 	})
 }
 
-// services returns the Services that lead to a process.
+// services returns the Services that select a process.
 func (p processes) services(ctx context.Context, admin client.Reader) (map[client.ObjectKey]bool, error) {
 	var services corev1.ServiceList
 	if err := admin.List(ctx, &services); err != nil {

@@ -26,8 +26,8 @@ func (e *Scenario) secretOf(id, key, value string) *unstructured.Unstructured {
 	return object("v1", "Secret", e.Namespace, name(id), map[string]any{"data": map[string]any{key: base64.StdEncoding.EncodeToString([]byte(value))}})
 }
 
-// sendsBySecret creates Secrets that a Provider could name, and changes an existing one:
-// a Provider reads its Secret for each notification.
+// sendsBySecret creates Secrets that a Provider could name, and changes an existing Secret: a Provider
+// reads its Secret for each notification.
 func sendsBySecret(ctx context.Context, e *Scenario) Finding {
 	inside := "http://source-controller." + e.Platform + ".svc.cluster.local/"
 	there := e.secretOf("n5-own", "token", "any")

@@ -41,13 +41,13 @@ func addProxyAuthentication(register func(...Attack)) {
 	})
 }
 
-// seesNamespace is the right to get a namespace.
+// seesNamespace returns the right to get a namespace.
 func seesNamespace(name string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Namespace: name, Name: name}
 }
 
-// impersonating are requests whose identity headers a proxy and an API server may read differently. Each
-// of them asks for another identity than the caller's, so the proxy must refuse it.
+// impersonating returns requests with identity headers that a proxy and an API server may parse
+// differently. Each request names another identity than the caller's, so the proxy must refuse it.
 func (c *proxyClient) impersonating() []rawRequest {
 	const user, group, masters = "Impersonate-User", "Impersonate-Group", "system:masters"
 	self, foreign := c.who.User(), "system:serviceaccounts:"+c.scenario.Victim.Namespace
@@ -132,9 +132,8 @@ func (c *proxyClient) badTokens(ctx context.Context) ([]rawRequest, error) {
 	return all, nil
 }
 
-// endedToken returns a token of the victim that is no longer valid, because the object to
-// which it was bound is deleted. An expired token is no option: the minimum lifetime is ten
-// minutes.
+// endedToken returns a token of the victim that is no longer valid, because the object to which it was
+// bound is deleted. An expired token is no option: the minimum lifetime is ten minutes.
 func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	e := c.scenario
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.Victim.Namespace, GenerateName: name("i14-")}}
@@ -150,7 +149,7 @@ func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// websockets are requests to upgrade to a WebSocket, with the token among the subprotocols.
+// websockets returns requests to upgrade to a WebSocket, with the token among the subprotocols.
 func (c *proxyClient) websockets() []rawRequest {
 	const prefix, protocol = "base64url.bearer.authorization.k8s.io.", "base64.binary.k8s.io"
 	encode := base64.RawURLEncoding.EncodeToString
@@ -170,7 +169,7 @@ func (c *proxyClient) websockets() []rawRequest {
 	return all
 }
 
-// selfCertified presents a self-signed client certificate with the name of an administrator.
+// selfCertified returns a request with a self-signed client certificate that names an administrator.
 func selfCertified() (rawRequest, error) {
 	authority, err := pki.NewAuthority("tenure-attack")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// proxyLabels are on all that belongs to the proxy; see config/proxy.
+// proxyLabels are the labels of all objects of the proxy; see config/proxy.
 var proxyLabels = client.MatchingLabels{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "proxy"}
 
 // ProxyAddress finds the fleet's proxy for tenants. It returns the host and port of its Service,
@@ -48,12 +48,12 @@ func ProxyAddress(ctx context.Context, c client.Reader) (address string, trusted
 
 // proxyEndpoint is a fleet's proxy for tenants.
 type proxyEndpoint struct {
-	// address is its host and port, trusted the authority of its certificate.
+	// address is the host and port of the proxy, and trusted the certificate authority of its certificate.
 	address string
 	trusted *x509.CertPool
 }
 
-// findProxyEndpoint finds the proxy; nil if the fleet has none.
+// findProxyEndpoint finds the proxy, or returns nil if the fleet has none.
 func findProxyEndpoint(ctx context.Context, admin client.Reader) (*proxyEndpoint, error) {
 	address, trusted, err := ProxyAddress(ctx, admin)
 	if err != nil || address == "" {
@@ -64,23 +64,23 @@ func findProxyEndpoint(ctx context.Context, admin client.Reader) (*proxyEndpoint
 	return d, nil
 }
 
-// rawRequest is a request to the proxy, written as the attack wants it.
+// rawRequest is a request to the proxy that is sent exactly as the attack writes it.
 type rawRequest struct {
 	// what completes "it could …".
 	what string
 	// method is GET if it is empty; body is JSON.
 	method, body string
-	// path is the path and query that are sent unchanged. An absolute address begins with
-	// two slashes.
+	// path is the path with the query, which is sent unchanged. An absolute address begins with two
+	// slashes.
 	path string
 	// token is the bearer token, "" for none.
 	token string
-	// header are added in this order and spelling.
+	// header are the headers, which are sent in this order and spelling.
 	header [][2]string
-	// certificate is shown to the server, if there is one.
+	// certificate is the client certificate, or nil.
 	certificate *tls.Certificate
-	// breach says whether an answer shows that it got through; nil is for requests
-	// that must not be answered at all.
+	// breach reports whether an answer shows that the request got through. It is nil for requests that the
+	// proxy must not answer with success at all.
 	breach func(context.Context, rawResponse) (bool, error)
 }
 
@@ -90,12 +90,12 @@ type rawResponse struct {
 	body []byte
 }
 
-// ok says whether a request was answered, or made another protocol.
+// ok reports whether the proxy answered a request with success, or switched to another protocol.
 func (r rawResponse) ok() bool {
 	return r.code >= 200 && r.code < 300 || r.code == http.StatusSwitchingProtocols
 }
 
-// maxRawResponse is the maximum number of bytes that are read of an answer.
+// maxRawResponse is the maximum number of bytes that are read from an answer.
 const maxRawResponse = 16 << 20
 
 // proxyClient sends requests to the proxy with a token.
@@ -104,11 +104,11 @@ type proxyClient struct {
 	who      discovery.Account
 	token    string
 	endpoint *proxyEndpoint
-	// transport keeps its connections; [proxyClient.close] ends them.
+	// transport keeps its connections; [proxyClient.close] closes them.
 	transport *http.Client
 }
 
-// newProxyClient prepares requests to the proxy as an account.
+// newProxyClient returns a client that sends requests to the proxy as an account.
 func (e *Scenario) newProxyClient(who discovery.Account, token string) (*proxyClient, error) {
 	way, err := e.proxyEndpoint.client(e.outside, nil)
 	return &proxyClient{scenario: e, who: who, token: token, endpoint: e.proxyEndpoint, transport: way}, err
@@ -116,8 +116,8 @@ func (e *Scenario) newProxyClient(who discovery.Account, token string) (*proxyCl
 
 func (c *proxyClient) close() { c.transport.CloseIdleConnections() }
 
-// tokenOf makes a token of an account, as Kubernetes does for a Pod of it. It is
-// valid for ten minutes, which is the least.
+// tokenOf creates a token of an account, as Kubernetes does for a Pod of the account. It is valid for ten
+// minutes, the minimum.
 func (e *Scenario) tokenOf(ctx context.Context, account discovery.Account, spec authenticationv1.TokenRequestSpec) (string, error) {
 	spec.ExpirationSeconds = new(int64(600))
 	request := &authenticationv1.TokenRequest{Spec: spec}
@@ -128,7 +128,7 @@ func (e *Scenario) tokenOf(ctx context.Context, account discovery.Account, spec 
 	return request.Status.Token, nil
 }
 
-// self is the account that attacks.
+// self returns the account that attacks.
 func (e *Scenario) self() discovery.Account {
 	if e.Owner != nil {
 		return discovery.Account{Namespace: e.Owner.Namespace, Name: e.Owner.Name}
@@ -136,8 +136,8 @@ func (e *Scenario) self() discovery.Account {
 	return e.Account
 }
 
-// client makes requests to the proxy as the cluster's processes do, over HTTP/1.1,
-// in which all that is tried can be written.
+// client returns a client that sends requests to the proxy as the cluster's processes do. It uses HTTP/1.1,
+// which can express all requests of the attacks.
 func (d *proxyEndpoint) client(outside Outside, certificate *tls.Certificate) (*http.Client, error) {
 	c := outside.Client()
 	way, ok := c.Transport.(*http.Transport)
@@ -154,7 +154,7 @@ func (d *proxyEndpoint) client(outside Outside, certificate *tls.Certificate) (*
 	return c, nil
 }
 
-// send makes one request and reads the answer.
+// send sends one request and reads the answer.
 func (c *proxyClient) send(ctx context.Context, k rawRequest) (rawResponse, error) {
 	way := c.transport
 	if k.certificate != nil {
@@ -202,7 +202,7 @@ func (c *proxyClient) send(ctx context.Context, k rawRequest) (rawResponse, erro
 // initialEvents is the annotation of the bookmark that ends the initial events of a watch.
 const initialEvents = "k8s.io/initial-events-end"
 
-// readRawResponse reads an answer to its end, and a watch to the end of its initial events.
+// readRawResponse reads an answer to its end, or a watch to the end of its initial events.
 func readRawResponse(from io.Reader) ([]byte, error) {
 	var body []byte
 	buffer := make([]byte, 32<<10)

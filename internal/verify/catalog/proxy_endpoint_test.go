@@ -81,8 +81,8 @@ func TestProxyAddress(t *testing.T) {
 	}
 }
 
-// What an attack writes is what the proxy reads, however odd.
-func TestKnockOnTheWire(t *testing.T) {
+// TestRawRequestOnTheWire checks that the proxy receives a request exactly as the attack writes it.
+func TestRawRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	type seen struct {
 		Method, Target, Host, Body string
@@ -122,7 +122,7 @@ func TestKnockOnTheWire(t *testing.T) {
 	}
 }
 
-func TestJudgeKnock(t *testing.T) {
+func TestJudgeRawRequest(t *testing.T) {
 	t.Parallel()
 	status := func(message string) []byte { return []byte(`{"kind":"Status","message":"` + message + `"}`) }
 	always := func(is bool, err error) func(context.Context, rawResponse) (bool, error) {
@@ -282,7 +282,7 @@ func FuzzMistakable(f *testing.F) {
 			return // no account has such a name
 		}
 		a := discovery.Account{Namespace: namespace, Name: name}
-		all := mistakable(home, a)
+		all := lookalikeSubjects(home, a)
 		for _, s := range all {
 			if s.Namespace == a.Namespace && s.Name == a.Name {
 				t.Errorf("%s is itself", a)

@@ -66,8 +66,8 @@ func onProxy(requests func(context.Context, *proxyClient) ([]rawRequest, error))
 	}
 }
 
-// works is the positive control: it checks that the proxy answers the tenant's own requests, both the
-// requests that it answers itself and those that it passes on.
+// works is the positive control: it checks that the proxy serves the tenant's own requests, both requests
+// that the proxy answers itself and requests that it forwards.
 func (c *proxyClient) works(ctx context.Context) error {
 	r, err := c.send(ctx, rawRequest{method: http.MethodPost, path: reviewPath, body: reviewBody, token: c.token})
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *proxyClient) works(ctx context.Context) error {
 	return err
 }
 
-// tryAll makes requests, each of which has to be refused or to show nothing.
+// tryAll sends requests. The proxy must refuse each of them, or its answer must show nothing.
 func (c *proxyClient) tryAll(ctx context.Context, all []rawRequest) Finding {
 	var controls []string
 	var message string
@@ -107,7 +107,7 @@ func (c *proxyClient) tryAll(ctx context.Context, all []rawRequest) Finding {
 func (k rawRequest) judge(ctx context.Context, r rawResponse, err error) Finding {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "remote error: tls: "):
-		return stopped(byProxy, firstLine(err.Error())) // it did not take the certificate
+		return stopped(byProxy, firstLine(err.Error())) // the proxy refused the certificate
 	case err != nil:
 		return notProven("trying to " + k.what + ", there was no answer: " + firstLine(err.Error()))
 	case r.ok() && k.breach == nil:
@@ -142,8 +142,8 @@ func (r rawResponse) message() string {
 	return http.StatusText(r.code)
 }
 
-// isSomebodyElse reports whether the answer to a SelfSubjectReview names another user than
-// the caller, or a group without the caller.
+// isSomebodyElse reports whether the answer to a SelfSubjectReview names another user than the caller, or a
+// group that does not include the caller.
 func (c *proxyClient) isSomebodyElse(_ context.Context, r rawResponse) (bool, error) {
 	if !r.ok() {
 		return false, nil
@@ -216,7 +216,7 @@ func (c *proxyClient) showsForeign(group, resource string) func(context.Context,
 				question.Namespace = item.Name
 			}
 			// Attack I12 creates this Tenant, and only its finding counts the Tenant.
-			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == mistakenTenant)
+			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == lookalikeName)
 			if own || asked[where] {
 				continue
 			}

@@ -10,21 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// delivery is a way in which a tenant has Flux apply a folder of its repository.
-// It makes the object that says so, as the tenant would honestly write it but for
-// the change.
+// delivery is a way to make Flux apply a folder of the tenant's repository. It returns the Flux object for
+// it, as an ordinary tenant would write it, with the change of the attack.
 type delivery func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
 
-// reconciles runs an attack by a Kustomization of the tenant. The attack's folder has two
-// subfolders: aimed holds a foreign canary, own the positive control. change is applied to the
-// Kustomization for aimed; the Kustomization for own stays unchanged.
+// reconciles runs an attack by a Kustomization of the tenant. The attack's folder has two subfolders: aimed
+// holds a foreign canary, own the positive control. The change applies to the Kustomization for aimed; the
+// Kustomization for own stays unchanged.
 func (e *Scenario) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	return e.delivered(ctx, e.kustomization, id, canary, own, change)
 }
 
-// delivered is reconciles for any way of delivery.
+// delivered is [Scenario.reconciles] for any way of delivery.
 func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
-	// A canary that exists already would be taken for a success.
+	// An existing object would count as a canary that the attack created.
 	if there, err := e.exists(ctx, canary); err != nil || there {
 		return notProven(fmt.Sprintf("the canary %s %s cannot be distinguished from an existing object (%v)", canary.GetKind(), keyOf(canary), err))
 	}
@@ -50,7 +49,7 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	return e.confirm(ctx, by, id, own, f)
 }
 
-// confirm delivers the positive control. A stopped attack counts only if that succeeds.
+// confirm delivers the positive control. A stopped attack counts only if the positive control succeeds.
 func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *unstructured.Unstructured, f Finding) Finding {
 	if f.Outcome != Stopped {
 		return f
@@ -70,7 +69,7 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 		return notProven("Flux may not act as the account that the tenant names, so that its refusal says nothing about the tenant: " + firstLine(said.message))
 	}
 	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
-		// An account that may apply nothing at all may not apply this either.
+		// An account without any right to apply objects cannot apply the positive control either.
 		return e.withPositiveControl(ctx, f)
 	}
 	if reachesTheServer(f, said) {
@@ -83,8 +82,8 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 	return f
 }
 
-// refusesOwnCharts reports whether a HelmRelease was denied because its chart comes from
-// the tenant's repository: a release with a chart from another source is accepted.
+// refusesOwnCharts reports whether the API server denied a HelmRelease because its chart comes from the
+// tenant's repository, and accepts one with a chart from another source.
 func (e *Scenario) refusesOwnCharts(ctx context.Context, release *unstructured.Unstructured) bool {
 	kind, found, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "sourceRef", "kind")
 	if !found || kind != string(flux.GitRepository) {

@@ -19,7 +19,7 @@ func addRedirectedProxy(register func(...Attack)) {
 	})
 }
 
-// leadsElsewhere has a server of ours outside wait for a request of the proxy's.
+// leadsElsewhere starts a server outside of the cluster and checks whether the proxy sends a request to it.
 func leadsElsewhere(ctx context.Context, e *Scenario) Finding {
 	if e.proxyEndpoint == nil || e.outside == nil {
 		return onProxy(nil)(ctx, e)
@@ -43,7 +43,7 @@ func leadsElsewhere(ctx context.Context, e *Scenario) Finding {
 	case came.Load():
 		return gotThrough("it could lead the proxy to a server of its choice")
 	case f.Outcome == Stopped && f.Control != notInstalled:
-		f.Control = byProxy // whatever became of the request where it went instead
+		f.Control = byProxy // whatever the server that got the request instead answered
 	}
 	return f
 }

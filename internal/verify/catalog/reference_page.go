@@ -7,7 +7,7 @@ import (
 
 //go:generate go run ../../../hack/attacks ../../../docs/reference/attacks.md
 
-// Document writes the catalogue as a page of Markdown.
+// Document returns the catalogue as a page of Markdown.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# The catalogue of attacks

@@ -11,34 +11,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A refusal stops an attack only if the refusing control is about what the attack does. The API server asks
-// many controls about one request, and another one may refuse it first: then nothing is known about the
-// control of the attack, and the refusal may end tomorrow.
+// A refusal stops an attack only if the refusing control is meant for the attack. The API server checks
+// many controls for a request, and a control that is meant for something else may refuse it first. Such a
+// refusal says nothing about the control that is meant for the attack, and may end when its own reason
+// ends.
 
-// controlClass is a kind of control, as its refusals name it.
+// controlClass is a class of controls.
 type controlClass string
 
 // The classes of controls.
 const (
-	// byRights are RBAC and Kubernetes' check for escalation: without the right, no other control is asked.
+	// byRights are RBAC and Kubernetes' escalation check. Without the right, the API server checks no other
+	// control.
 	byRights controlClass = "rights"
-	// byPolicies are policies and webhooks. Of Tenure's rules, only those count that name the attack in their
-	// Rows: see [otherRule].
+	// byPolicies are policies and webhooks. Of Tenure's rules, only those count that name the attack in
+	// their Rows: see [otherRule].
 	byPolicies controlClass = "policies"
 	// byPodSecurity is Pod Security admission.
 	byPodSecurity controlClass = "Pod Security"
-	// byQuotas are quotas, and the webhooks that distribute them: they refuse an amount, and say nothing about
-	// the object.
+	// byQuotas are quotas, and the webhooks that distribute them. They refuse an amount; their refusals say
+	// nothing about the object.
 	byQuotas controlClass = "quotas"
 	// byChecks are checks of Kubernetes and Flux for malformed input.
 	byChecks controlClass = "checks"
-	// byFlux are flags of Flux, and fields of its objects that say who may refer to them.
+	// byFlux are flags of Flux, and fields of its objects that control references from other namespaces.
 	byFlux controlClass = "Flux"
-	// byState is a state of the cluster that an attack has read: it asked for no request.
+	// byState is a state of the cluster that an attack has read without sending a request.
 	byState controlClass = "state"
 )
 
-// classOf returns the class of a control by its name.
+// classOf returns the class of a control with a name.
 func classOf(control string) controlClass {
 	switch {
 	case strings.HasPrefix(control, rbac):
@@ -57,14 +59,14 @@ func classOf(control string) controlClass {
 	return byState
 }
 
-// countingClasses are the classes that count for an attack beside rights, policies and states, by the ID of the
-// attack. The refusals of these classes say nothing about any other attack.
+// countingClasses are the classes that count for an attack in addition to rights, policies and states, by
+// the ID of the attack. For other attacks, refusals of these classes do not count.
 var countingClasses = map[string][]controlClass{
-	// The amount is what the attack is about.
+	// The attack is about the amount.
 	"A2": {byQuotas},
-	// The webhook of the quotas is what the attack is about.
+	// The attack is about the webhook of the quotas.
 	"A9": {byQuotas},
-	// The malformed value is what the attack is about.
+	// The attack is about the malformed value.
 	"A6": {byChecks}, "I16": {byChecks}, "S8": {byChecks},
 	// Flux decides about references, accounts, bases and kubeconfigs.
 	"I1": {byFlux}, "I13": {byFlux}, "I19": {byFlux}, "I26": {byFlux}, "N1": {byFlux}, "N2": {byFlux}, "S1": {byFlux}, "S2": {byFlux},
@@ -73,7 +75,7 @@ var countingClasses = map[string][]controlClass{
 	"W3": {byPodSecurity}, "W6": {byPodSecurity}, "W11": {byPodSecurity},
 }
 
-// counts reports whether the refusal of a control says something about an attack.
+// counts reports whether a refusal by a control counts for an attack.
 func counts(id, control string) bool {
 	switch class := classOf(control); class {
 	case byRights, byPolicies, byState:
@@ -83,8 +85,8 @@ func counts(id, control string) bool {
 	}
 }
 
-// byItsControls returns the finding of an attack, which is not proven if a control stopped a part of it that
-// is about something else.
+// byItsControls returns the finding of an attack. It is not proven if a control that is meant for something
+// else stopped a part of the attack.
 func (a Attack) byItsControls(f Finding) Finding {
 	if f.Outcome != Stopped {
 		return f
@@ -97,18 +99,19 @@ func (a Attack) byItsControls(f Finding) Finding {
 	return f
 }
 
-// attackKey is the key of the attack in the context of its run.
+// attackKey is the key of the running attack in its context.
 type attackKey struct{}
 
 func withAttack(ctx context.Context, a Attack) context.Context {
 	return context.WithValue(ctx, attackKey{}, a)
 }
 
-// ruleName matches the name of a rule of Tenure, which ends its refusal; a message may hold several.
+// ruleName matches the name of a rule of Tenure at the end of a refusal; a message may contain several
+// refusals.
 var ruleName = regexp.MustCompile(`\(rule (` + regexp.QuoteMeta(admission.Prefix) + `[a-z-]+)\)`)
 
-// otherRule returns the name of a rule of Tenure that wrote a refusal, if none of the rules which it names is
-// about the attack that runs, neither by its Rows nor by [alsoStops].
+// otherRule returns the name of a rule of Tenure that wrote a refusal, if none of the rules in the refusal
+// is meant for the running attack, neither by its Rows nor by [alsoStops].
 func otherRule(ctx context.Context, message string) (string, bool) {
 	a, running := ctx.Value(attackKey{}).(Attack)
 	named := ruleName.FindAllStringSubmatch(message, -1)
@@ -125,8 +128,8 @@ func otherRule(ctx context.Context, message string) (string, bool) {
 	return named[0][1], true
 }
 
-// byAnotherRule returns the finding of a refused request, which is not proven if a rule of Tenure wrote the
-// refusal that is not about the attack.
+// byAnotherRule returns the finding of a refused request. It is not proven if a rule of Tenure that is not
+// meant for the attack wrote the refusal.
 func byAnotherRule(ctx context.Context, refusal error, f Finding) Finding {
 	if f.Outcome != Stopped || refusal == nil {
 		return f
@@ -137,18 +140,19 @@ func byAnotherRule(ctx context.Context, refusal error, f Finding) Finding {
 	return f
 }
 
-// alsoStops are further attacks whose requests a rule of Tenure stops for a reason that is theirs. The rows of
-// the ablation remove these rules together with others, or try other requests of the attack.
+// alsoStops maps rules of Tenure to further attacks that they stop for the reason of the rule. The Rows of
+// these rules do not name the attacks: the rows of the ablation remove the rules together with others, or
+// try other requests of the attack.
 var alsoStops = map[string][]string{
-	// The attack takes the account out of the sync.
+	// The attack removes the account from the sync.
 	admission.Prefix + "accounts": {"I10"},
 	// The attack changes an object of the platform.
 	admission.Prefix + "managed": {"I17", "S4", "S14"},
-	// The attack lets the manager act in a namespace without a tenant.
+	// The attack makes the manager act in a namespace without a tenant.
 	admission.Prefix + "manager": {"I15"},
-	// The attack makes a token of an owner's account.
+	// The attack creates a token of an owner's account.
 	admission.Prefix + "tokens": {"I24"},
-	// The attack makes or changes a namespace of others.
+	// The attack creates or changes a namespace of others.
 	admission.Prefix + "namespaces":      {"A2", "I20", "I21"},
 	admission.Prefix + "namespace-names": {"A2", "I6"},
 }
@@ -162,8 +166,9 @@ type controllerError struct {
 
 func (e *controllerError) Unwrap() error { return e.error }
 
-// asController sends a request with the identity of a controller of Kubernetes. What the controller may do
-// says nothing about the tenant: a refusal by RBAC is marked, and [judge] takes it for none of the tenant's.
+// asController sends a request with the identity of a controller of Kubernetes. The rights of the
+// controller say nothing about the tenant: asController marks a refusal by RBAC, and [judge] does not count
+// it as a refusal of the tenant.
 func (e *Scenario) asController(account string, send func(client.Client) error) error {
 	err := send(e.controllers[account])
 	if control, known := controlOf(fmt.Sprint(err)); err != nil && known && classOf(control) == byRights {
@@ -172,14 +177,14 @@ func (e *Scenario) asController(account string, send func(client.Client) error) 
 	return err
 }
 
-// creates has a controller of Kubernetes create an object, as a dry run.
+// creates creates an object as a controller of Kubernetes, in a dry run.
 func (e *Scenario) creates(ctx context.Context, account string, o client.Object) error {
 	return e.asController(account, func(c client.Client) error { return c.Create(ctx, o, client.DryRunAll) })
 }
 
-// noImpersonation matches the refusal of a controller of Flux that may not act as an account.
+// noImpersonation matches the refusal of a Flux controller that may not impersonate an account.
 var noImpersonation = regexp.MustCompile(`User \\?"[^"\\]+\\?" cannot impersonate `)
 
-// isOfFlux reports whether RBAC refused a right to Flux instead of the account that Flux acts as. This account may
-// be another than the tenant's: what the tenant delivers is applied with it.
+// isOfFlux reports whether RBAC refused a right to Flux itself, and not to the account that Flux
+// impersonates. The impersonated account may be another account than the tenant's.
 func isOfFlux(message string) bool { return noImpersonation.MatchString(message) }

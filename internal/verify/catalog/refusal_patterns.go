@@ -11,30 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// rbac is the control that speaks when a right is missing.
+// rbac is the control that refuses a request if a right is missing.
 const rbac = "RBAC"
 
-// quotaControl begins the names of quotas, as controls.
+// quotaControl is the prefix of the names of quotas as controls.
 const quotaControl = "quota "
 
-// kyvernoPolicy begins the names of Kyverno's policies, as controls.
+// kyvernoPolicy is the prefix of the names of Kyverno's policies as controls.
 const kyvernoPolicy = "Kyverno policy "
 
-// kyvernoRefusal matches a refusal by Kyverno, which has several lines, and the first policy that
-// it names: of the kinds ClusterPolicy and Policy, or of the kinds with expressions.
+// kyvernoRefusal matches a refusal by Kyverno, which has several lines, and the first policy in it: of the
+// kinds ClusterPolicy and Policy, or of the kinds with expressions.
 var kyvernoRefusal = regexp.MustCompile(`admission webhook "[^"]*\.kyverno\.svc[^"]*" denied the request:\s+` +
 	`(?:resource \S+ was blocked due to the following policies\s+(\S+):\s|Policy (\S+) (?:failed|error):)`)
 
-// unreachableRegistry matches the reason of a refusal by Kyverno that says nothing about the image:
-// Kyverno asks its registry for signatures, and the local cluster has no network.
+// unreachableRegistry matches the reason of a refusal by Kyverno that says nothing about the image: Kyverno
+// requests signatures from the image's registry, and the local cluster has no network.
 var unreachableRegistry = regexp.MustCompile(`failed to verify image|is not mapped \(there is no network`)
 
-// proxyRefusal matches what Go and git say if nothing listens at a proxy, on a cluster and in the network of the
-// local one.
+// proxyRefusal matches the messages of Go and git if nothing listens at a proxy, on a cluster and in the
+// network of the local cluster.
 var proxyRefusal = regexp.MustCompile(`nothing listens at the proxy \S+, which HTTPS?_PROXY names|proxyconnect tcp: dial tcp|from proxy after CONNECT`)
 
-// refusals are patterns of the refusals of the API server and of Flux. They are matched
-// against messages, because Flux passes the API server's refusals on as text.
+// refusals are patterns of the refusals of the API server and of Flux. They match messages and not error
+// codes, because Flux passes on the API server's refusals as text.
 var refusals = []struct {
 	words   *regexp.Regexp
 	control func(match []string) string
@@ -46,8 +46,8 @@ var refusals = []struct {
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
-	// kustomize reads nothing but the unpacked artifact, and clones remote bases
-	// into folders beside it that have this name.
+	// kustomize reads only the unpacked artifact, and clones remote bases into folders with this name
+	// beside it.
 	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
 	{proxyRefusal, constant(noProxyThere)},
 	{regexp.MustCompile(`fs-security-constraint `), constant("paths kept within the artifact")},
@@ -58,7 +58,7 @@ var refusals = []struct {
 
 func constant(s string) func([]string) string { return func([]string) string { return s } }
 
-// controlOf names the control that speaks in a message.
+// controlOf returns the name of the control that wrote a message, and whether the control is known.
 func controlOf(message string) (string, bool) {
 	for _, r := range refusals {
 		if m := r.words.FindStringSubmatch(message); m != nil {
@@ -68,14 +68,14 @@ func controlOf(message string) (string, bool) {
 	return "", false
 }
 
-// These take the place of a control if there was nothing to attack.
+// These replace the control of an attack without a target.
 const (
 	// notInstalled means that the cluster does not serve a kind, or that the fleet lacks
 	// a part of Tenure.
 	notInstalled = "not installed"
 	// noShards means that the fleet has no shards.
 	noShards = "no shards"
-	// noGuardrails means that the platform has applied nothing to the namespace.
+	// noGuardrails means that the platform has applied no limiting object to the namespace.
 	noGuardrails = "nothing of the platform's"
 	// noCapsuleRules means that no rules of a Capsule Tenant are in force in the namespace.
 	noCapsuleRules = "no rules of a Capsule Tenant"
@@ -86,8 +86,8 @@ const (
 	noReconciler = "no account that Flux applies as in the tenant's namespaces"
 )
 
-// incomplete reports whether a control proves nothing about a tenant of which objects are
-// missing: RBAC, whose rules may be among them, or the absence of what the attack aims at.
+// incomplete reports whether a control proves nothing about a tenant if objects of the fleet are missing:
+// RBAC, because roles and bindings may be among the missing objects, or the absence of the attack's target.
 func incomplete(control string) bool {
 	return strings.Contains(control, rbac) || slices.Contains([]string{noGuardrails, noSync, noPrivileged, noOwner, noReconciler}, control)
 }
@@ -98,7 +98,7 @@ func absent(control string) bool {
 	return slices.Contains([]string{notInstalled, noShards, noGuardrails, noCapsuleRules}, control)
 }
 
-// judge returns the finding for the answer to a request: an accepted request got through.
+// judge returns the finding for the answer to a request. An accepted request got through.
 func judge(err error, evidence string) Finding {
 	if err == nil {
 		return gotThrough(evidence)
@@ -132,7 +132,7 @@ func judge(err error, evidence string) Finding {
 		return notProven(control + " cannot verify the image without its registry: " + message)
 	case apierrors.IsForbidden(err):
 		return stopped(control, message)
-	// Policies and webhooks choose their code; RBAC and the rest do not.
+	// Policies and webhooks choose their status codes; RBAC and other controls do not.
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") || strings.HasPrefix(control, kyvernoPolicy) {
 			return stopped(control, message)
@@ -152,7 +152,7 @@ func judge(err error, evidence string) Finding {
 // maxMessage is the maximum length of a quoted message.
 const maxMessage = 400
 
-// firstLine returns the first line of a message, or all lines of a refusal by Kyverno as one.
+// firstLine returns the first line of a message, or all lines of a refusal by Kyverno joined into one line.
 func firstLine(s string) string {
 	if kyvernoRefusal.MatchString(s) {
 		s = strings.Join(strings.Fields(s), " ")

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// The catalogue, which is built once: the parts of an attack may share state.
+// The catalogue. It is built once, because the parts of an attack may share state.
 var (
 	buildCatalogue sync.Once
 	catalogue      []Attack
 )
 
-// Catalogue returns all attacks, by area, number, way and kind.
+// Catalogue returns all attacks, sorted by area, number, path and kind.
 func Catalogue() []Attack {
 	buildCatalogue.Do(func() {
 		register := func(attacks ...Attack) { catalogue = append(catalogue, attacks...) }

@@ -40,22 +40,21 @@ func addRemoteBase(register func(...Attack)) {
 	register(attack)
 }
 
-// The repository that S7 uses as a base stands for any public one: no mapping redirects
-// it, and it needs no credentials, since kustomize has none. RFC 2606 reserves the name
-// of its host.
+// The repository that S7 uses as a base stands for any public repository: no mapping redirects it, and it
+// needs no credentials, since kustomize has none. RFC 2606 reserves the name of its host.
 const (
 	baseHost   = "bases.tenure.invalid"
 	basePath   = "/attacks/s7"
 	baseBranch = "main"
 )
 
-// serveBase serves the repository that S7 builds on.
+// serveBase serves the repository that S7 uses as a base.
 func serveBase(ctx context.Context, git *githost.Host, outside Outside) error {
 	if git == nil || outside == nil {
 		return nil
 	}
 	if _, served := git.Head("https://"+baseHost+basePath, baseBranch); served {
-		return nil // of earlier attacks on this cluster
+		return nil // an earlier attack on this cluster created it
 	}
 	files := map[string]string{"kustomization.yaml": kustomizationFile("base.yaml"), "base.yaml": manifest(configMap("", name("s7")))}
 	if err := git.AddFiles(ctx, "https://"+baseHost+basePath, baseBranch, files); err != nil {
@@ -65,13 +64,12 @@ func serveBase(ctx context.Context, git *githost.Host, outside Outside) error {
 	return nil
 }
 
-// kustomizationOf returns a kustomization.yaml that adds a resource to the tenant's
-// namespace.
+// kustomizationOf returns a kustomization.yaml that adds a resource to the tenant's namespace.
 func kustomizationOf(e *Scenario, resource string) string {
 	return kustomizationFile(resource) + "namespace: " + e.Namespace + "\n"
 }
 
-// kustomizationFile is a kustomization.yaml with these resources.
+// kustomizationFile returns a kustomization.yaml with these resources.
 func kustomizationFile(resources ...string) string {
 	return manifest(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,

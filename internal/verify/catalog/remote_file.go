@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// noProxyThere is the control that stops S15: kustomize-controller reaches other hosts by a proxy only, and
-// nothing listens there.
+// noProxyThere is the control that stops S15: kustomize-controller reaches other hosts only through a
+// proxy, and nothing listens at the proxy's address.
 const noProxyThere = "HTTPS_PROXY of kustomize-controller"
 
 func addRemoteFile(register func(...Attack)) {
@@ -38,7 +38,7 @@ func addRemoteFile(register func(...Attack)) {
 			return notProven(firstLine(err.Error()))
 		}
 		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
-		// What is no file may be a base, which kustomize tries then, and --no-remote-bases refuses.
+		// If the resource is no file, kustomize tries it as a base, which --no-remote-bases refuses.
 		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
 			f.Control = noProxyThere
 		}

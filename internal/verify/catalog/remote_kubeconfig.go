@@ -57,18 +57,19 @@ func addRemoteKubeconfig(register func(...Attack)) {
 	register(insecureKubeconfig("TLS", "makes a Flux controller skip the verification of certificates with its own kubeconfig", insecureTLS))
 }
 
-// insecureFlag is a flag by which a controller trusts a part of kubeconfigs.
+// insecureFlag is a flag with which a controller trusts a part of kubeconfigs.
 type insecureFlag struct {
-	// flag lets the controllers do it.
+	// flag is the name of the flag.
 	flag string
-	// kubeconfig asks for it; a program that it runs makes the file canary.
+	// kubeconfig returns a kubeconfig with this part; a program that the kubeconfig runs creates the file
+	// canary.
 	kubeconfig func(e *Scenario, canary string) *clientcmdapi.Config
 	// refused matches the message of a controller that ignored this part of the
 	// kubeconfig.
 	refused *regexp.Regexp
 }
 
-// staysOff names the control.
+// staysOff returns the name of the control.
 func (i insecureFlag) staysOff() string { return "flag " + i.flag + " stays off" }
 
 var (
@@ -107,7 +108,7 @@ func withKubeConfig(spec map[string]any, secret string) {
 	spec["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": secret}}
 }
 
-// kubeconfigControllers are those that apply with kubeconfigs.
+// kubeconfigControllers are the controllers that apply objects with kubeconfigs.
 var kubeconfigControllers = []string{"kustomize-controller", "helm-controller"}
 
 func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
@@ -135,9 +136,9 @@ func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
 	return a
 }
 
-// insecureKubeconfig first sends a dry run. If the API server accepts it, Flux gets the
-// object, unless a controller has the flag that trusts kubeconfigs: such a flag is evidence
-// enough, and the local cluster does not execute kubeconfigs on this machine.
+// insecureKubeconfig first sends a dry run. If the API server accepts the object, it gives the object to
+// Flux, unless a controller has the flag that trusts kubeconfigs: such a flag is sufficient evidence, and
+// the local cluster does not execute kubeconfigs on this machine.
 func (e *Scenario) insecureKubeconfig(ctx context.Context, key, kind string, what insecureFlag) Finding {
 	u := e.kustomization(key, folder(key)+"/aimed", func(spec map[string]any) { withKubeConfig(spec, name(key)) })
 	err := e.tryWrite(ctx, u, nil)
@@ -190,7 +191,7 @@ func (e *Scenario) givesKubeconfig(ctx context.Context, u *unstructured.Unstruct
 	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }
 
-// whoRunsWith returns the name of a controller with a flag switched on, or "".
+// whoRunsWith returns the name of a controller that runs with a flag, or "".
 func (e *Scenario) whoRunsWith(ctx context.Context, flag string) (string, error) {
 	for _, controller := range kubeconfigControllers {
 		args, err := e.arguments(ctx, controller)

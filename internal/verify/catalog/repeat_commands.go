@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxRepeated is the maximum size of a request's body in a command for people, in bytes.
+// maxRepeated is the maximum size of a request's body in a command, in bytes.
 const maxRepeated = 32 << 10
 
 // sentRequest is a request to the API server with the attacker's identity.
@@ -35,7 +35,7 @@ type sentRequest struct {
 	status int
 }
 
-// recorder keeps the requests of one attack, from any number of goroutines.
+// recorder keeps the requests of one attack. It is safe for concurrent use.
 type recorder struct {
 	mu  sync.Mutex
 	all []sentRequest
@@ -43,21 +43,20 @@ type recorder struct {
 
 type recorderKey struct{}
 
-// recorded returns a context in which the requests of a tenant are kept, and the recorder
-// that keeps them.
+// recorded returns a context in which clients record the requests of a tenant, and the recorder.
 func recorded(ctx context.Context) (context.Context, *recorder) {
 	r := &recorder{}
 	return context.WithValue(ctx, recorderKey{}, r), r
 }
 
-// recordingTransport keeps requests for the recorder in their context.
+// recordingTransport adds requests to the recorder in their context.
 type recordingTransport struct {
 	who  identity
 	next http.RoundTripper
 }
 
-// recording makes a client's configuration keep its requests, which are in JSON so that
-// people can read them.
+// recording makes a client's configuration record its requests, which are in JSON so that people can read
+// them.
 func recording(config *rest.Config, who identity) {
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recordingTransport{who: who, next: next} })
@@ -73,7 +72,7 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	if r.GetBody != nil {
 		body, err := r.GetBody()
 		if err == nil {
-			// A longer body is not shown, and not kept.
+			// A command does not contain a longer body.
 			s.body, _ = io.ReadAll(io.LimitReader(body, maxRepeated+1))
 			_ = body.Close()
 		}
@@ -88,10 +87,10 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return answer, err
 }
 
-// repeat returns a command that repeats the decisive request of an attack, or "". For a
-// stopped attack this is the first refused request, or else the first request for an object
-// that a controller refused. For an attack that got through it is the last accepted request.
-// Requests with an identity that the attack created have no command.
+// repeat returns a command that repeats the decisive request of an attack, or "". For a stopped attack this
+// is the first refused request, or else the first request for an object that a controller refused. For an
+// attack that got through it is the last accepted request. Requests with an identity that the attack
+// created have no command.
 func (r *recorder) repeat(f Finding, who identity) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +118,8 @@ func (r *recorder) repeat(f Finding, who identity) string {
 	return chosen.command()
 }
 
-// maker returns the request that created the object that a request changes; nil if the attack did
-// not create it.
+// maker returns the request that created the object of a change, or nil if the attack did not create the
+// object.
 func (r *recorder) maker(change sentRequest) *sentRequest {
 	if change.method != http.MethodPatch && change.method != http.MethodPut {
 		return nil
@@ -148,22 +147,22 @@ func (s *sentRequest) undo() string {
 	return shell([]string{"delete", "--raw", s.url.Path + "/" + s.name()})
 }
 
-// refused reports whether the API server refused a request, for another reason than a missing
-// or existing object.
+// refused reports whether the API server refused a request for another reason than a missing or existing
+// object.
 func (s *sentRequest) refused() bool {
 	return s.status == http.StatusForbidden || s.status == http.StatusUnprocessableEntity || s.status == http.StatusBadRequest || s.status == http.StatusUnauthorized
 }
 
-// isAuthorizationReview reports whether a request asks what its user may do.
+// isAuthorizationReview reports whether a request asks for the rights of a user.
 func (s *sentRequest) isAuthorizationReview() bool {
 	return strings.Contains(s.url.Path, "/apis/authorization.k8s.io/")
 }
 
-// requestInfos reads the paths of requests as the API server does.
+// requestInfos parses the paths of requests as the API server does.
 var requestInfos = apirequest.RequestInfoFactory{APIPrefixes: apisets.NewString("api", "apis"), GrouplessAPIPrefixes: apisets.NewString("api")}
 
-// command returns the request as a command for a shell, with kubectl and an admin's
-// kubeconfig, or "" if it is too long.
+// command returns the request as a shell command with kubectl and an admin's kubeconfig, or "" if the
+// command is too long.
 func (s *sentRequest) command() string {
 	info, err := requestInfos.NewRequestInfo(&http.Request{Method: s.method, URL: &s.url})
 	if err != nil || len(s.body) > maxRepeated {
@@ -222,7 +221,7 @@ func (s *sentRequest) manifest() string {
 	return string(content)
 }
 
-// shell returns a kubectl command in the quotes that a shell needs.
+// shell returns a kubectl command with shell quotes.
 func shell(parts ...[]string) string {
 	var line bytes.Buffer
 	line.WriteString("kubectl")

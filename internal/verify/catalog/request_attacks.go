@@ -16,18 +16,18 @@ import (
 
 // request is a request for a foreign object, with its positive control.
 type request struct {
-	// what completes "it could …".
+	// what describes the request in a phrase that completes "it could …".
 	what string
-	// aimed makes the request, as a dry run if it would write.
+	// aimed sends the request, as a dry run if it would write.
 	aimed func(context.Context, *Scenario) error
-	// own sends the same request for an object of the tenant. It is nil if a tenant owns
-	// no such object. Then, and if RBAC does not allow the request at all, another
-	// request shows that the identity works.
+	// own sends the same request for an object of the tenant. It is nil if a tenant owns no such object. If
+	// it is nil, and if RBAC does not allow the request at all, another request shows that the identity
+	// works.
 	own func(context.Context, *Scenario) error
 }
 
-// requests runs an attack that consists of requests alone: each of them has to
-// be refused, and each that has one has to have its own accepted.
+// requests returns an attack that only sends requests. A control must refuse each aimed request, and the
+// API server must accept the positive control of each request that has one.
 func requests(all ...request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		var controls, messages []string
@@ -76,8 +76,8 @@ func requestsOf(further func(*Scenario) []request, all ...request) func(context.
 	}
 }
 
-// confirmRequest returns the finding of a refused request, after its positive control. A
-// positive control may fail for a missing kind and for a missing right.
+// confirmRequest returns the finding of a refused request, after its positive control. The positive control
+// may fail because of a missing kind or a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
 	var marked *markedError
 	if own == nil || errors.Is(own, errByChange) || errors.As(own, &marked) {
@@ -89,8 +89,8 @@ func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Fin
 	return e.withPositiveControl(ctx, f)
 }
 
-// identityWorks checks that the API server serves the tenant's identity, since it would refuse
-// every request otherwise. All identities may create a SelfSubjectReview.
+// identityWorks checks that the API server serves the tenant's identity: otherwise it would refuse every
+// request. All identities may create a SelfSubjectReview.
 func identityWorks(ctx context.Context, e *Scenario) error {
 	err := e.tryCreate(ctx, configMap(e.Namespace, name("control")))
 	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != rbac {
@@ -106,9 +106,9 @@ func identityWorks(ctx context.Context, e *Scenario) error {
 	return nil
 }
 
-// ifServed is creating for an object with a field of the spec that older versions of its kind do
-// not have. There, the API server drops the field or refuses the object, which says nothing about
-// a policy: it counts as a kind that is not there.
+// ifServed is [creating] for an object with a field of the spec that older versions of its kind do not
+// have. With such a version, the API server drops the field or refuses the object, which says nothing about
+// a policy: the kind counts as missing.
 func ifServed(field string, make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		u := make(e)
@@ -122,10 +122,10 @@ func ifServed(field string, make func(*Scenario) *unstructured.Unstructured, all
 	}
 }
 
-// creating is a request for an object, in a dry run: see [Scenario.tryWrite]. allowed makes the
-// object that is changed if a policy refuses the creation; Flux's kinds need none. If an attack
-// chose the name, the dry run adds a suffix: Flux may create an object with the same name for
-// another attack at the same time, and the API server would answer that the object exists.
+// creating returns a request for an object, in a dry run: see [Scenario.tryWrite]. allowed returns the
+// object that the attack changes if a policy refuses the creation; Flux's kinds need none. If the attack
+// chose the name, the dry run adds a suffix: Flux may create an object with the same name for another
+// attack at the same time, and the API server would answer that the object exists.
 func creating(make func(*Scenario) *unstructured.Unstructured, allowed ...func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		u := make(e)

@@ -60,9 +60,8 @@ func takesNames(ctx context.Context, e *Scenario) Finding {
 	return moved
 }
 
-// platformMovesIn applies a service account, as an account of the platform, to a
-// namespace that an owner created. The namespace belongs to no tenant, so that no
-// controller changes it.
+// platformMovesIn applies a service account, as an account of the platform, to a namespace that an owner
+// created. The namespace belongs to no tenant, so no controller changes it.
 func (e *Scenario) platformMovesIn(ctx context.Context) Finding {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name("i20-"), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}}}
 	if err := e.Admin.Create(ctx, ns); err != nil {

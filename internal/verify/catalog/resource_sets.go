@@ -55,8 +55,8 @@ func addResourceSets(register func(...Attack)) {
 	})
 }
 
-// appliedAsOperator has flux-operator apply a canary by a ResourceSet without an account. The
-// positive control is an ordinary ResourceSet.
+// appliedAsOperator makes flux-operator apply a canary with a ResourceSet without an account. The positive
+// control is an ordinary ResourceSet.
 func (e *Scenario) appliedAsOperator(ctx context.Context, id string, canary *unstructured.Unstructured) Finding {
 	own := configMap(e.Namespace, name(id+"-own"))
 	if err := e.tryCreate(ctx, e.resourceSet(id, own, nil)); meta.IsNoMatchError(err) {
@@ -72,8 +72,8 @@ func (e *Scenario) appliedAsOperator(ctx context.Context, id string, canary *uns
 }
 
 // dependsByResourceSet applies a ResourceSet that depends on a ConfigMap of the victim, under a condition
-// on its content. If the ResourceSet becomes ready, flux-operator has read the ConfigMap and found the
-// condition to be true.
+// on its content. If the ResourceSet becomes ready, flux-operator has read the ConfigMap, and the condition
+// was true.
 func dependsByResourceSet(ctx context.Context, e *Scenario) Finding {
 	const id = "i26-depends"
 	made := configMap(e.Namespace, name(id))

@@ -22,8 +22,8 @@ func addRevokedGrant(register func(...Attack)) {
 	})
 }
 
-// grantPatience is the maximum wait for the manager to reconcile the grants. endPatience is
-// how long a copy may exist after that: the manager removes the copy before it reports.
+// grantPatience is the maximum time to wait until the manager has reconciled the grants. endPatience is the
+// time for which a copy may exist after that: the manager removes the copy before it reports.
 const (
 	grantPatience = time.Minute
 	endPatience   = 30 * time.Second
@@ -47,7 +47,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 		}
 		defer e.remove(u)
 	}
-	defer e.remove(shared) // if the manager does not
+	defer e.remove(shared) // in case the manager does not remove it
 	if err := e.offers(ctx, source, "1"); err != nil {
 		return notProven("cannot offer a revision: " + firstLine(err.Error()))
 	}
@@ -77,9 +77,9 @@ func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 	return e.takenAway(ctx, source, shared, has(""))
 }
 
-// takenAway returns the finding about a copy after its grant was revoked. A busy manager must
-// not count as an attack that got through. The manager receives the grants in order, so the
-// status of one more grant without consumers shows that it has reconciled the revocation.
+// takenAway returns the finding about a copy after the revocation of its grant. A busy manager must not
+// count as an attack that got through. The manager receives the grants in order, so the status of another
+// grant without consumers shows that it has reconciled the revocation.
 func (e *Scenario) takenAway(ctx context.Context, source, shared *unstructured.Unstructured, gone func(context.Context) (bool, error)) Finding {
 	later := grantOf(source, source.GetName()+"-later", map[string]any{"tenant": name("s11")})
 	if err := e.Admin.Create(ctx, later); err != nil {
@@ -113,7 +113,7 @@ func (e *Scenario) takenAway(ctx context.Context, source, shared *unstructured.U
 	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was deleted with the grant")
 }
 
-// grantOf is a SourceGrant of a source for some consumers.
+// grantOf returns a SourceGrant of a source for some consumers.
 func grantOf(source *unstructured.Unstructured, name string, from map[string]any) *unstructured.Unstructured {
 	return object(v1alpha1.GroupVersion.String(), "SourceGrant", source.GetNamespace(), name, map[string]any{"spec": map[string]any{
 		"to":   []any{map[string]any{"kind": source.GetKind(), "name": source.GetName()}},

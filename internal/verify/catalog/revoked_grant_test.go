@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// grantManager plays the manager: share is what it does when a source first says that it
-// has a revision, end when a grant goes, and later when another one comes.
+// grantManager simulates the manager: share is called when a source first has a revision, end when a grant
+// is deleted, and later when another grant is created.
 type grantManager struct {
 	share, end, later func(context.Context, client.Client) error
 }
@@ -53,7 +53,8 @@ func (m grantManager) play(admin client.WithWatch) client.WithWatch {
 	})
 }
 
-// Only a manager that has looked, and left what was given, lets something through.
+// TestKeepsWhatWasGranted checks that the attack gets through only if the manager has reconciled the grants
+// and left the copy.
 func TestKeepsWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	source := name("s11-team")

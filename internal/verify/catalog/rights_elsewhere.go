@@ -11,25 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// right is a way out if a role gives one of the verbs on one of the resources, each as
-// RESOURCE.GROUP/SUBRESOURCE.
+// right is a set of verbs and resources. A role that gives one of the verbs on one of the resources, each
+// as RESOURCE.GROUP/SUBRESOURCE, lets the tenant reach others.
 type right struct {
-	// what completes "it could …, by the right to …".
+	// what describes the effect in a phrase that completes "it could …, by the right to …".
 	what             string
 	verbs, resources []string
-	// counts says whether the right to the object of a name counts; nil if each one does.
+	// counts reports whether the right to the object with a name counts. If it is nil, every object counts.
 	counts func(name string) bool
 }
 
-// heldError is the answer of a role that gives a right. [judge] takes it for an accepted request.
+// heldError is the result for a role that gives a right. [judge] counts it as an accepted request.
 type heldError struct{ what string }
 
 func (h *heldError) Error() string { return h.what }
 
-// holdsNone asks the API server for the tenant's rules in a namespace, and looks for rights that it must
-// not have there. A review of a right without a name says nothing about a rule for single objects, and
-// one such object may be enough: the tenant's own Kustomization in the namespace of Flux, or the token of
-// one account. The answer comes in the form of the error that the request would have ended in.
+// holdsNone reads the tenant's rules in a namespace from the API server, and looks for rights that the
+// tenant must not have there. A review of a right without a name does not cover rules for single objects,
+// and a single object may suffice: the tenant's own Kustomization in the namespace of Flux, or the token of
+// an account. The result has the form of the error that the request would return.
 func holdsNone(namespace string, rights ...right) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
@@ -61,7 +61,7 @@ func (r right) heldBy(rules []authorizationv1.ResourceRule) string {
 				if len(rule.ResourceNames) == 0 {
 					return verb + " " + resource
 				}
-				// Requests to create an object have no name, except for those of a subresource.
+				// Requests to create an object have no name, except for subresources.
 				if verb == "create" && !strings.Contains(resource, "/") {
 					continue
 				}
@@ -90,7 +90,7 @@ func covers(rule authorizationv1.ResourceRule, verb, resource string) bool {
 	return any(rule.Verbs, "*", verb) && any(rule.APIGroups, "*", group) && any(rule.Resources, resources...)
 }
 
-// actingRights are the rights by which the tenant acts as an account of a namespace of others.
+// actingRights returns the rights by which the tenant acts as an account in a namespace of others.
 func actingRights(place string) []right {
 	return []right{
 		{what: "impersonate an account of namespace " + place, verbs: []string{"impersonate"}, resources: []string{"serviceaccounts"}},

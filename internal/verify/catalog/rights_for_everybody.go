@@ -56,9 +56,8 @@ func (e *Scenario) sharing(role, kind, to string) *unstructured.Unstructured {
 	})
 }
 
-// ownRole returns a ClusterRole that the attacker can bind in the namespace: RBAC
-// prevents users from granting rights that they do not have. If there is none, it returns
-// view, which most tenants have.
+// ownRole returns a ClusterRole that the attacker can bind in the namespace: RBAC prevents users from
+// granting rights that they do not have. If there is none, it returns view, which most tenants have.
 func (e *Scenario) ownRole(ctx context.Context) string {
 	const usual = "view"
 	for _, r := range e.Tenant.Rights {

@@ -22,7 +22,8 @@ import (
 
 // Options configures a run of the catalogue.
 type Options struct {
-	// Config is an admin's, for a local cluster: attacks write.
+	// Config is the configuration of an admin's client for a local cluster. It must be a local cluster,
+	// because attacks write.
 	Config *rest.Config
 	// Git and OCI serve the repositories and the artifacts of the tenants; OCI may be nil.
 	Git *githost.Host
@@ -30,55 +31,53 @@ type Options struct {
 	// Network simulates the receivers of Flux's notifications, the callers of its webhooks
 	// and the clients of the fleet's proxy; nil if that is not possible.
 	Network Outside
-	// Platform is the namespace of Flux, Root the platform's own source.
+	// Platform is the namespace of Flux. Root is the source that delivers the platform.
 	Platform string
 	Root     flux.Ref
-	// Folder is the local folder that Root delivers; empty if there is none.
+	// Folder is the local folder with the content of Root; empty if there is none.
 	Folder string
-	// Only picks attacks; nil takes the whole catalogue.
+	// Only selects attacks; nil selects the whole catalogue.
 	Only func(Attack) bool
 	// Choice overrides the discovery of tenants.
 	Choice discovery.Choice
 	// Tenant is the name of the only attacking tenant; empty for all tenants.
 	Tenant string
-	// Keep keeps [VictimNamespace] for the next run, which saves the five seconds of its
-	// deletion. The caller then waits for changed policies: see [AwaitPolicies].
+	// Keep keeps [VictimNamespace] for the next run, which saves the five seconds of its deletion. The
+	// caller then waits for changed policies: see [AwaitPolicies].
 	Keep bool
-	// Doubts are parts of the fleet whose content is invented, so that controls in them are not
-	// proven.
+	// Doubts are parts of the fleet whose content is invented, so that controls in them are not proven.
 	Doubts []string
 	// Progress is called with each result; nil is allowed.
 	Progress func(Result)
 }
 
-// Result is an attack of one tenant, and its finding.
+// Result is an attack of one tenant, with its finding.
 type Result struct {
 	Attack  Attack
 	Tenant  string
 	Finding Finding
 	Took    time.Duration
-	// Patch is a change to the fleet's manifests that stops it, as a unified
-	// diff; empty if no place for one is known.
+	// Patch is a change to the fleet's manifests that stops the attack, as a unified diff; empty if no such
+	// change is known.
 	Patch string
 }
 
 // Report is the result of a run: the tenants, and the finding of each attack.
 type Report struct {
 	Tenants []discovery.Tenant
-	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
+	// Platform are the namespaces without a tenant in which Flux applies objects.
 	Platform []discovery.Platform
 	Results  []Result
-	// Simulated are the controllers that a simulation replaces, each with a text about what the
-	// simulation does.
+	// Simulated describes the controllers that a simulation replaces.
 	Simulated []string
-	// Like maps a tenant that was not attacked in full to the tenant of the same shape that was:
-	// the findings of that tenant apply to both.
+	// Like maps a tenant that did not try all attacks to the tenant of the same shape that did: the
+	// findings of that tenant apply to both.
 	Like map[string]string
-	// Ungoverned are the namespaces of tenants that Tenure's rules leave out, in a cluster that
-	// has these rules: no label names the tenant.
+	// Ungoverned are the namespaces of tenants to which Tenure's rules do not apply, in a cluster with
+	// these rules: no label names the tenant.
 	Ungoverned []string
-	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one,
-	// as text: see [discovery.Dependencies].
+	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one, as
+	// text: see [discovery.Dependencies].
 	Dependencies []string
 	// OtherKinds are the custom kinds that tenants may write and that no attack tries, by group.
 	OtherKinds []OtherKinds
@@ -182,7 +181,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	return report, err
 }
 
-// surroundings are what all attacks on a fleet have to know of it.
+// surroundings are the data about the fleet that all attacks need.
 type surroundings struct {
 	doubts, networkDoubts, ungoverned []string
 	missing                           []unreadyObject
@@ -230,7 +229,7 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	return &s, err
 }
 
-// scenarios prepares the attacks of each tenant, or of the one that the options name.
+// scenarios prepares the attacks of each tenant, or of the tenant that the options name.
 func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client.WithWatch, victim Victim, tenants []discovery.Tenant) ([]*Scenario, error) {
 	var all []*Scenario
 	for _, t := range tenants {
@@ -261,8 +260,9 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 	return all, nil
 }
 
-// shareChanges gives what got through by the change of an object, or as a further identity, to the tenants
-// of the same shape, which only tried to create it, as their account.
+// shareChanges copies the findings of attacks that got through by the change of an object, or with a
+// further identity, to the tenants of the same shape: these only tried to create the object with their
+// account.
 func (r *Report) shareChanges() {
 	changed := map[[2]string]Finding{}
 	for _, made := range r.Results {
@@ -287,8 +287,8 @@ func (r *Report) shareChanges() {
 // cleanupPatience is the maximum duration of the clean-up after the attacks.
 const cleanupPatience = 10 * time.Second
 
-// inFull picks, for each shape, the tenant that is attacked in full: the first
-// that has a repository to attack with.
+// inFull returns, for each shape, the tenant that tries all attacks: the first tenant with a repository to
+// attack with.
 func inFull(envs []*Scenario) map[string]*Scenario {
 	full := map[string]*Scenario{}
 	for _, e := range envs {
@@ -299,8 +299,8 @@ func inFull(envs []*Scenario) map[string]*Scenario {
 	return full
 }
 
-// ungoverned returns the namespaces of tenants that no label gives to a tenant, if the cluster has
-// Tenure's rules: these select namespaces by a label that the manager sets on labelled namespaces.
+// ungoverned returns the namespaces of tenants without a label that names the tenant, if the cluster has
+// Tenure's rules: the rules select namespaces by a label that the manager sets on labelled namespaces.
 func ungoverned(ctx context.Context, admin client.Reader, tenants []discovery.Tenant, namespaces []corev1.Namespace) ([]string, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	if err := admin.List(ctx, &policies); err != nil {

@@ -35,84 +35,84 @@ type Scenario struct {
 	Tenant    discovery.Tenant
 	Account   discovery.Account
 	Namespace string
-	// Owner is the owner that attacks in the account's place; nil for the account.
+	// Owner is the owner that attacks instead of the account; nil for the account.
 	Owner *discovery.Owner
-	// As is a client with the attacker's identity, Admin a client with all rights.
+	// As is a client with the attacker's identity, and Admin a client with all rights.
 	As, Admin client.WithWatch
-	// Victim is the tenant that is attacked.
+	// Victim is the target of the attacks.
 	Victim Victim
 	// Platform is the namespace of Flux.
 	Platform string
-	// Root is the source that the platform itself is delivered from.
+	// Root is the source that delivers the platform itself.
 	Root flux.Ref
 	// Repository is the tenant's repository or artifact on the local hosts; nil if it is not
 	// mapped.
 	Repository *discovery.Repository
 
 	config *rest.Config
-	// who holds the identity of As.
+	// who is the identity of As.
 	who identity
-	// inFull is set for the tenant of its shape that tries all attacks.
+	// inFull is set for the tenant that tries all attacks, of the tenants with the same shape.
 	inFull bool
-	// ordinaries are the objects of [Scenario.ordinary], which are made once.
+	// ordinaries are the objects of [Scenario.ordinary], which are created once.
 	ordinaries *ordinaries
 	// marks are the labels and annotations that may exempt an object from a policy of the fleet.
 	marks []mark
-	// called are the Services that the API server calls, of all namespaces.
+	// called are the Services in all namespaces that the API server calls.
 	called []calledService
-	// owners are those that attack beside the account; see [Scenario.prepareOwners].
+	// owners are the owners that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
-	// holders are the further identities of the tenant; see [Scenario.prepareHolders]. further are the rights
-	// of such an identity that the account lacks; nil for the account and the owners.
+	// holders are the further identities of the tenant; see [Scenario.prepareHolders]. further are the
+	// rights of such an identity that the account lacks; nil for the account and the owners.
 	holders []*Scenario
 	further []discovery.Right
-	// unlike are the same attacks in namespaces of the tenant with other controls; see [Attack.inEachOf].
+	// unlike are scenarios in namespaces of the tenant with other controls; see [Attack.inEachOf].
 	unlike []*Scenario
-	// tenants are all of the cluster's.
+	// tenants are all tenants of the cluster.
 	tenants []discovery.Tenant
 	hosts   hosts
-	// outside simulates the world outside of the cluster; nil if that is not possible.
+	// outside simulates the network outside of the cluster; nil if that is not possible.
 	outside Outside
-	// proxyEndpoint is the fleet's proxy for tenants; nil when it has none.
+	// proxyEndpoint is the fleet's proxy for tenants; nil if there is none.
 	proxyEndpoint *proxyEndpoint
 	// controllers are clients with the identities of Kubernetes' controllers, by the names of
 	// their accounts.
 	controllers map[string]client.Client
-	// kube reads logs, which are no objects.
+	// kube reads logs, which are not API objects.
 	kube kubernetes.Interface
-	// slim is the name of a source with the folder of the attacks alone, of the
-	// tenant's repository; "" when there is none. near is the name of one more in
-	// Namespace, for a tenant whose source is the platform's; "" when there is none.
+	// slim is the name of a copy of the tenant's source with only the folder of the attacks; "" if there is
+	// none. near is the name of a second copy in Namespace, for a tenant whose source is in the platform's
+	// namespace; "" if there is none.
 	slim, near string
-	// charts is the name of a HelmRepository with the charts of the attacks, for a tenant that
-	// delivers an OCI artifact, from which no chart is installed; "" for others.
+	// charts is the name of a HelmRepository with the charts of the attacks, for a tenant that delivers an
+	// OCI artifact, from which helm-controller installs no chart; "" for other tenants.
 	charts string
-	// deliverIn is the namespace of the tenant's Kustomization, if that is not Namespace
-	// and the tenant commits to its repository; see [Scenario.delivering].
+	// deliverIn is the namespace of the tenant's Kustomization if it is not Namespace and the attack
+	// commits to the tenant's repository; see [Scenario.delivering].
 	deliverIn string
-	// unplanted is the error of the commit with the attacks' files; nil if the tenant's
-	// repository has them.
+	// unplanted is the error of the commit with the attacks' files; nil if the tenant's repository contains
+	// them.
 	unplanted error
 	// sync is the spec of the tenant's own Kustomization; see [Scenario.delivering].
 	sync map[string]any
-	// doubts are parts of the fleet that are not really there and may hold
-	// controls; see [unprovableControls].
+	// doubts are parts of the fleet that are simulated or missing here and may contain controls; see
+	// [unprovableControls].
 	doubts []string
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.
 	networkDoubts []string
-	// lacks says why the tenant may lack rights here that the fleet gives it; "" if it
-	// has them.
+	// lacks is the reason why the tenant may lack rights here that the fleet gives it; "" if the tenant has
+	// them.
 	lacks string
 	// limits are the limits of the tenant's workloads; only these fields are read.
 	limits v1alpha1.Posture
 	// selectedClasses are the classes that the limits allow by their labels.
 	selectedClasses v1alpha1.SelectedClasses
-	// hostInUse is a host without a wildcard that the tenant has, or "".
+	// hostInUse is a host without a wildcard that the tenant uses, or "".
 	hostInUse string
-	// runsBy is the kind of workload by which a commit of the tenant runs a Pod, or nil if it may
-	// apply Pods themselves.
+	// runsBy is the kind of workload with which a commit of the tenant runs a Pod, or nil if the tenant may
+	// apply Pods.
 	runsBy *workload
 }
 
@@ -145,16 +145,16 @@ func attacksFrom(t discovery.Tenant, account discovery.Account) string {
 	return t.Namespaces[0]
 }
 
-// Account is the account of a tenant that it is attacked as; the zero Account if
-// it has none.
+// Account returns the account as which the attacks of a tenant run, or the zero Account if the tenant has
+// none.
 func (o Options) Account(t discovery.Tenant) discovery.Account {
 	account, _ := attacker(o.hosts(), t)
 	return account
 }
 
-// attacker returns the account of a tenant that attacks, and its repository: the first account
-// whose namespace delivers from a mapped repository, or else the first account, and a mapped
-// repository that the platform delivers from its own namespace without naming an account.
+// attacker returns the account of a tenant that attacks, and its repository. It prefers the first account
+// in a namespace that delivers from a mapped repository. Otherwise it returns the first account, and a
+// mapped repository that the platform delivers from its own namespace without naming an account.
 func attacker(local hosts, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
 	for _, account := range t.Accounts {
 		for i, r := range t.Repositories {
@@ -174,8 +174,8 @@ func attacker(local hosts, t discovery.Tenant) (discovery.Account, *discovery.Re
 	return t.Accounts[0], nil
 }
 
-// noRepository is the finding of an attack that needs a repository of the
-// tenant's when there is none, and what can be done about it.
+// noRepository returns the finding of an attack that needs a repository of the tenant if there is none,
+// with advice.
 func (e *Scenario) noRepository() Finding {
 	if len(e.Tenant.Repositories) == 0 {
 		return notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")
@@ -197,7 +197,7 @@ func asAccount(config *rest.Config, account discovery.Account) (client.WithWatch
 	return asIdentity(config, identity{user: account.User(), groups: account.Groups()})
 }
 
-// object is shorthand for an object of a manifest.
+// object returns an object of a manifest.
 func object(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
@@ -215,13 +215,13 @@ func (e *Scenario) tryCreate(ctx context.Context, u *unstructured.Unstructured) 
 	return e.As.Create(ctx, u.DeepCopy(), client.DryRunAll)
 }
 
-// fluxPatience is the maximum wait for Flux's condition on one object. The wait ends with the
-// condition, which Flux sets also if it refuses the object.
+// fluxPatience is the maximum time to wait for Flux's condition on one object. The wait ends with the
+// condition, which Flux also sets if it refuses the object.
 const fluxPatience = 2 * time.Minute
 
-// apply creates a Flux object as the tenant, waits for Flux's answer, looks at
-// the result and removes it again, with all that Flux has made for it. The
-// error is the API server's, for an object that it refuses.
+// apply creates a Flux object as the tenant, waits for Flux's answer, calls look, and removes the object
+// with all objects that Flux created for it. The error is the error of the API server if it refuses the
+// object.
 func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (readiness, error) {
 	u = u.DeepCopy()
 	if err := e.createOrChange(ctx, u); err != nil {
@@ -233,15 +233,15 @@ func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look
 	return said, err
 }
 
-// create creates an object as the tenant, not as a dry run: remove it.
+// create creates an object as the tenant, not as a dry run. The caller must remove it.
 func (e *Scenario) create(ctx context.Context, u *unstructured.Unstructured) error {
 	err := e.As.Create(ctx, u)
 	if err != nil && ctx.Err() != nil {
-		// After an interruption the object may exist.
+		// After an interrupted request the object may exist.
 		e.remove(u)
 	}
-	// Attacks run side by side, so that one may get the last room and another
-	// none: that is no control of either.
+	// Attacks run concurrently, so one attack may use up the quota that another needs. Such a refusal is no
+	// control of either attack.
 	if control, _ := controlOf(fmt.Sprint(err)); err != nil && strings.HasPrefix(control, quotaControl) {
 		// The error is not wrapped, so that it is not taken for a refusal.
 		return errors.New("the tenant's quota has no room for the attack: " + err.Error())
@@ -249,8 +249,8 @@ func (e *Scenario) create(ctx context.Context, u *unstructured.Unstructured) err
 	return err
 }
 
-// remove deletes an object and waits until it is gone, also when the run is
-// being ended. Another object of the same name is left alone.
+// remove deletes an object and waits until it is gone, also after the context of the run has ended. It does
+// not remove another object with the same name.
 func (e *Scenario) remove(u *unstructured.Unstructured) {
 	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
 	defer cancel()
@@ -263,7 +263,7 @@ func (e *Scenario) remove(u *unstructured.Unstructured) {
 		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 			return true, nil
 		case utilnet.IsConnectionRefused(err):
-			return true, nil // the cluster has ended, and the object with it
+			return true, nil // the cluster has stopped, so the object is gone
 		case err != nil:
 			return false, nil
 		case uid == "":
@@ -274,7 +274,8 @@ func (e *Scenario) remove(u *unstructured.Unstructured) {
 	if there, _ := gone(ctx); there {
 		return
 	}
-	// What Flux has applied for it goes with it, as long as Flux may.
+	// With this object, Flux also removes the objects that it applied for it, as long as Flux has the right
+	// to do so.
 	_ = e.Admin.Delete(ctx, u)
 	if pollUntil(ctx, removePatience, gone) == nil {
 		return
@@ -284,35 +285,36 @@ func (e *Scenario) remove(u *unstructured.Unstructured) {
 	_ = e.Admin.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-// removePatience bounds the wait for the end of an object, which may have
-// finalizers. Without them, what Flux has applied for it stays.
+// removePatience is the maximum time to wait for the end of an object, which may have finalizers. If remove
+// removes the finalizers, the objects that Flux applied remain.
 const removePatience = time.Minute
 
 // readiness is the condition Ready of an object.
 type readiness struct {
-	// ready is the status of the condition Ready, message its message; empty
-	// when Flux has said nothing in time.
+	// ready is the status of the condition Ready, and message its message; both are empty if Flux has set
+	// no condition in time.
 	ready   metav1.ConditionStatus
 	message string
 }
 
-// passing matches what a controller says if it was not the answer to an attack that failed: a concurrent
-// change, for example when another attack changed the usage of a quota, or a step that took too long on
-// a busy machine. Flux tries again only after the object's interval.
+// passing matches the message of a controller about a temporary failure, which is not the answer to an
+// attack: a concurrent change, for example if another attack changed the usage of a quota, or a step that
+// took too long on a busy machine. Flux retries only after the object's interval.
 var passing = regexp.MustCompile(`the object has been modified; please apply your changes to the latest version|` +
 	`context deadline exceeded|Client\.Timeout exceeded|etcdserver: request timed out|rate limiter Wait returned an error`)
 
-// maxRepetitions is how often an attack has Flux try again.
+// maxRepetitions is the maximum number of retries that an attack requests from Flux.
 const maxRepetitions = 5
 
-// awaitCondition waits until Flux has tried an object, and returns the result. After a passing failure
-// it has Flux try again. An answer from before Flux had the attack's files is none: see [undecided].
+// awaitCondition waits until Flux has processed an object, and returns the result. After a temporary
+// failure it requests a retry from Flux. It ignores an answer that Flux gave before it had the attack's
+// files: see [undecided].
 func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructured) (readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
 	defer cancel()
 	wait := fluxAnswer{object: u}
 	for ctx.Err() == nil {
-		// The API server ends a watch when it is too far behind.
+		// The API server ends a watch that lags too far behind.
 		if done, err := e.watchCondition(ctx, &wait); done || err != nil {
 			return wait.last, err
 		}
@@ -320,16 +322,17 @@ func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructu
 	return wait.last, nil
 }
 
-// fluxAnswer is what Flux has said about an object so far.
+// fluxAnswer is the state of the wait for Flux's answer about an object.
 type fluxAnswer struct {
 	object *unstructured.Unstructured
 	last   readiness
-	// asked is the last request to try again, of repetitions.
+	// asked is the value of the last request for a retry, and repetitions is the number of these requests.
 	asked       string
 	repetitions int
 }
 
-// watchCondition waits for the answer of Flux until the watch ends, and reports whether it has come.
+// watchCondition waits for the answer of Flux until the watch ends, and reports whether the answer has
+// arrived.
 func (e *Scenario) watchCondition(ctx context.Context, wait *fluxAnswer) (bool, error) {
 	u := wait.object
 	list := &unstructured.UnstructuredList{}
@@ -360,18 +363,18 @@ func (e *Scenario) watchCondition(ctx context.Context, wait *fluxAnswer) (bool, 
 	}
 }
 
-// reads takes the state of an object into account, and reports whether Flux has answered.
+// reads processes the state of an object, and reports whether Flux has answered.
 func (e *Scenario) reads(ctx context.Context, wait *fluxAnswer, current *unstructured.Unstructured) (bool, error) {
 	a, final := readyCondition(current)
 	handled, _, _ := unstructured.NestedString(current.Object, "status", "lastHandledReconcileAt")
 	open := undecided(current)
 	switch {
 	case wait.asked != "" && handled != wait.asked:
-		// This is the answer from before.
+		// This is the answer from before the last request for a retry.
 	case final && (passing.MatchString(a.message) || open && kustomizationSourceMissing.MatchString(a.message)) && wait.repetitions < maxRepetitions:
 		wait.repetitions++
 		wait.asked = rand.Text()
-		// Without forceAt, helm-controller does not install a release again that has failed.
+		// Without forceAt, helm-controller does not install a failed release again.
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%[2]q,"reconcile.fluxcd.io/forceAt":%[2]q}}}`, requestedAt, wait.asked)
 		if err := e.Admin.Patch(ctx, current, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			return false, fmt.Errorf("cannot have Flux try %s again: %w", current.GetName(), err)
@@ -385,10 +388,10 @@ func (e *Scenario) reads(ctx context.Context, wait *fluxAnswer, current *unstruc
 	return false, nil
 }
 
-// undecided reports whether Flux has not yet read what an attack delivers, and so decided nothing. A
-// controller's cache may lag behind: then it does not find the chart that it has just asked for, or the
-// folder of the attack's commit, and tries again by itself. A missing source or folder may be an attack's
-// aim if it is another namespace's, or [missingFolder].
+// undecided reports whether Flux has not read the attack's files yet, so that its answer decides nothing. A
+// controller's cache may lag behind: the controller then does not find the chart that it has just
+// requested, or the folder of the attack's commit, and retries by itself. But a missing source or folder
+// may be the target of the attack, if it is in another namespace, or is [missingFolder].
 func undecided(u *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	failed := slices.ContainsFunc(conditions, func(c any) bool {
@@ -408,16 +411,17 @@ func undecided(u *unstructured.Unstructured) bool {
 	return u.GetKind() == string(flux.Kustomization) && strings.TrimPrefix(text("path"), "./") != missingFolder && isOf(u, text("sourceRef", "namespace"))
 }
 
-// isOf reports whether a reference of an object names no other namespace than the object's.
+// isOf reports whether a reference with this namespace, which may be empty, refers to an object's own
+// namespace.
 func isOf(u *unstructured.Unstructured, namespace string) bool {
 	return namespace == "" || namespace == u.GetNamespace()
 }
 
-// readyCondition reads the condition Ready. It is final when Flux has observed the object's
+// readyCondition returns the condition Ready, and whether it is final: Flux has observed the object's
 // generation and does not reconcile it.
 func readyCondition(u *unstructured.Unstructured) (readiness, bool) { return conditionOf(u, "Ready") }
 
-// conditionOf is readyCondition for a condition of any type.
+// conditionOf is [readyCondition] for a condition of any type.
 func conditionOf(u *unstructured.Unstructured, kind string) (readiness, bool) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -437,8 +441,8 @@ func conditionOf(u *unstructured.Unstructured, kind string) (readiness, bool) {
 	return readiness{}, false
 }
 
-// exists reports whether an object exists. It returns false for an object that is being
-// deleted: the namespaces of an earlier run need seconds for that.
+// exists reports whether an object exists. It returns false for an object that is being deleted: the
+// deletion of the namespaces of an earlier run takes seconds.
 func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
 	current := u.DeepCopy()
 	err := e.Admin.Get(ctx, client.ObjectKeyFromObject(u), current)
@@ -448,7 +452,7 @@ func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bo
 	return err == nil && current.GetDeletionTimestamp() == nil, err
 }
 
-// name makes the name of an object of an attack.
+// name returns the name of an object of an attack.
 func name(id string) string { return "tenure-attack-" + strings.ToLower(id) }
 
 // configMap returns the canary of most attacks: an object that no other program creates.
@@ -456,8 +460,8 @@ func configMap(namespace, name string) *unstructured.Unstructured {
 	return object("v1", "ConfigMap", namespace, name, map[string]any{"data": map[string]any{"touched": "by tenure verify"}})
 }
 
-// kustomization is a Kustomization of the tenant's for a folder of its own
-// repository, under its own account.
+// kustomization returns a Kustomization of the tenant for a folder of the tenant's repository, with the
+// tenant's account.
 func (e *Scenario) kustomization(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
 	namespace := cmp.Or(e.deliverIn, e.Namespace)
 	spec := map[string]any{
@@ -474,13 +478,13 @@ func (e *Scenario) kustomization(id, folder string, change func(spec map[string]
 	}
 	id = name(id)
 	if e.deliverIn != "" {
-		id += "-" + e.Tenant.Name // the Kustomizations of other tenants may be there too
+		id += "-" + e.Tenant.Name // the namespace may also contain Kustomizations of other tenants
 	}
 	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", namespace, id, map[string]any{"spec": spec})
 }
 
-// sourceRef refers to the tenant's source from an object in a namespace, which may be
-// another one than the source's.
+// sourceRef returns a reference to the tenant's source from an object in a namespace, which may differ from
+// the source's namespace.
 func (e *Scenario) sourceRef(namespace string) map[string]any {
 	if e.near != "" && namespace == e.Namespace {
 		return map[string]any{"kind": string(e.Repository.Source.Kind), "name": e.near}
@@ -492,8 +496,8 @@ func (e *Scenario) sourceRef(namespace string) map[string]any {
 	return ref
 }
 
-// suspended is a Kustomization of the tenant's that does nothing, for questions
-// that the API server alone answers.
+// suspended returns a suspended Kustomization of the tenant, for requests about which the API server alone
+// decides.
 func (e *Scenario) suspended(id string, change func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
 		"interval": "1h", "path": "./", "prune": true, "suspend": true,
@@ -508,7 +512,7 @@ func (e *Scenario) suspended(id string, change func(spec map[string]any)) *unstr
 
 func keyOf(u *unstructured.Unstructured) client.ObjectKey { return client.ObjectKeyFromObject(u) }
 
-// manifest writes objects as YAML documents.
+// manifest returns objects as YAML documents.
 func manifest(objects ...*unstructured.Unstructured) string {
 	var out strings.Builder
 	for _, u := range objects {

@@ -114,7 +114,8 @@ func nameIf(id string, err error) string {
 	return name(id)
 }
 
-// What an attack has made is removed, also when the run is interrupted.
+// TestCreateAndRemove checks that an attack removes the objects that it created, also if the run is
+// interrupted.
 func TestCreateAndRemove(t *testing.T) {
 	t.Parallel()
 	t.Run("interrupted", func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestCreateAndRemove(t *testing.T) {
 	})
 }
 
-// A canary that is there before the attack is nobody's success.
+// TestCanaryFromBefore checks that a canary that existed before the attack does not count as a success.
 func TestCanaryFromBefore(t *testing.T) {
 	t.Parallel()
 	e := newFakeEnv(interceptor.Funcs{}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: VictimNamespace, Name: name("x")}})

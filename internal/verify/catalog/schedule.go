@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// deepAtATime is how many attacks that wait for Flux run at a time: as many
-	// as kustomize-controller and helm-controller have workers by default.
+	// deepAtATime is the maximum number of concurrent attacks that wait for Flux. It is the default number
+	// of workers of both controllers together.
 	deepAtATime = 8
-	// shallowAtATime is the same for attacks that ask the API server alone.
+	// shallowAtATime is the maximum number of concurrent attacks that only send requests to the API server.
 	shallowAtATime = 4
-	// plantedAtATime is how many repositories are changed at a time.
+	// plantedAtATime is the maximum number of repositories that are changed concurrently.
 	plantedAtATime = 4
 )
 
-// tenantRun holds the attacks of one tenant and their results. The result of an attack that
-// was not tried is nil.
+// tenantRun holds the attacks of one tenant and their results. The result of an attack that did not run is
+// nil.
 type tenantRun struct {
 	scenario *Scenario
 	attacks  []Attack
@@ -31,16 +31,16 @@ type tenantRun struct {
 	restore  func(context.Context) error
 }
 
-// needsFiles says whether an attack of the tenantRun has files to be planted, or needs a source
-// that only comes with them, since the tenant has none in its namespace.
+// needsFiles reports whether an attack of the tenantRun needs files in the tenant's repository, or a source
+// that exists only with them, because the tenant has none in its namespace.
 func (a *tenantRun) needsFiles() bool {
 	return a.scenario.Repository != nil && slices.ContainsFunc(a.attacks, func(attack Attack) bool {
 		return attack.Files != nil || attack.Source && a.scenario.platformDelivers()
 	})
 }
 
-// scheduler runs the attacks of all tenants side by side. The same attack never
-// runs for two tenants at a time, because they would aim at the same canary.
+// scheduler runs the attacks of all tenants concurrently. The same attack never runs for two tenants at a
+// time, because both would use the same canary.
 type scheduler struct {
 	progress func(Result)
 
@@ -48,7 +48,7 @@ type scheduler struct {
 	locks map[string]*sync.Mutex
 }
 
-// run tries everything, in rounds.
+// run runs all attacks, in rounds.
 func (s *scheduler) run(ctx context.Context, all []*tenantRun) error {
 	s.locks = map[string]*sync.Mutex{}
 	for _, a := range all {
@@ -84,13 +84,13 @@ func rounds(all []*tenantRun) [][]*tenantRun {
 	return parts
 }
 
-// runRound commits the attacks' files to the repositories of all tenants, runs the attacks,
-// and removes the files.
+// runRound commits the attacks' files to the repositories of all tenants, runs the attacks, and removes the
+// files.
 func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
 	defer func() {
 		var group errgroup.Group
 		group.SetLimit(plantedAtATime)
-		// The cluster may have ended.
+		// The cluster may have stopped.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
 		defer cancel()
 		for _, a := range all {
@@ -129,12 +129,12 @@ func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
 	return ctx.Err()
 }
 
-// quotaPatience is the maximum time to wait for a quota to have room for one more attack.
+// quotaPatience is the maximum time to wait until the quota suffices for one more attack.
 const quotaPatience = 20 * time.Second
 
-// retryWithoutRoom repeats, one at a time, the attacks that the tenant's quota had no room for: the
-// objects of other attacks may have used it up. Kubernetes subtracts deleted objects from
-// a quota a moment after their deletion.
+// retryWithoutRoom repeats, one at a time, the attacks that failed because the tenant's quota was used up:
+// the objects of other attacks may have used it. Kubernetes subtracts deleted objects from a quota a moment
+// after their deletion.
 func (s *scheduler) retryWithoutRoom(ctx context.Context, all []*tenantRun) {
 	left := func() (left int) {
 		for _, a := range all {
@@ -180,8 +180,8 @@ func failedForQuota(f Finding) bool {
 	return f.Outcome == NotProven && strings.Contains(f.Reason, "exceeded quota: ")
 }
 
-// start begins the attacks that are deep, or those that are not. Tenants begin
-// at different places of the catalogue, so that they do not wait for each other.
+// start starts the deep attacks, or the attacks that are not deep. Tenants begin at different positions of
+// the catalogue, so that they do not wait for each other.
 func (s *scheduler) start(ctx context.Context, group *errgroup.Group, all []*tenantRun, deep bool) {
 	longest := 0
 	for _, a := range all {
@@ -223,12 +223,12 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.results[at] = &r
-	if !failedForQuota(r.Finding) { // again reports it
+	if !failedForQuota(r.Finding) { // the repetition reports it
 		s.progress(r)
 	}
 }
 
-// try runs one attack, if the tenant meets its requirements.
+// try runs one attack if the tenant meets its requirements.
 func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case (a.Files != nil || a.Source) && e.Repository == nil:
@@ -253,9 +253,8 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	return f
 }
 
-// withDoubts returns a finding that is not proven for an attack that got through, if an
-// admission policy may stop the attack and a part of the fleet that may have such a policy is
-// simulated or missing.
+// withDoubts returns the finding. An attack that got through is not proven if an admission policy may stop
+// the attack and a part of the fleet that may contain such a policy is simulated or missing.
 func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 	if len(e.doubts) == 0 || !a.admission() {
 		return f

@@ -21,7 +21,8 @@ func env(name, shape, url string) *Scenario {
 	return e
 }
 
-// Every attack of every tenant is tried once, and none for two tenants at a time.
+// TestSchedule checks that every attack of every tenant runs once, and none for two tenants at the same
+// time.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	var running, tried sync.Map
@@ -154,7 +155,7 @@ func answers(f Finding) func(context.Context, *Scenario) Finding {
 	return func(context.Context, *Scenario) Finding { return f }
 }
 
-// What an attack needs and is not there is said, with the way to bring it.
+// TestTry checks that a finding names a missing requirement of the attack, and how to provide it.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	accepted := func(context.Context, *Scenario) Finding { return gotThrough("it could") }
@@ -192,7 +193,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// Owners try what they are meant to try, and the worst of what came of it counts.
+// TestTryAll checks that owners try the attacks that select them, and that the worst finding counts.
 func TestTryAll(t *testing.T) {
 	t.Parallel()
 	e := env("a", "", "")

@@ -17,8 +17,7 @@ func addSelectedNamespaceLabels(register func(...Attack)) {
 	})
 }
 
-// choosesLabels creates namespaces with labels and annotations that no list lets owners
-// choose.
+// choosesLabels creates namespaces with labels and annotations that no list lets owners choose.
 func choosesLabels(ctx context.Context, e *Scenario) Finding {
 	with := func(labels, annotations map[string]string) func(context.Context, *Scenario) error {
 		return func(ctx context.Context, e *Scenario) error {

@@ -22,8 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// decryptionKeyMissing matches the message of kustomize-controller if none of its keys decrypts a
-// file.
+// decryptionKeyMissing matches the message of kustomize-controller if none of its keys decrypts a file.
 var decryptionKeyMissing = regexp.MustCompile(`cannot get sops data key|no identity matched any of the recipients`)
 
 // noKeyControl is the control that stops a tenant without the key.
@@ -69,15 +68,15 @@ func addSharedDecryptionKey(register func(...Attack)) {
 	register(attack)
 }
 
-// decryptionKey is a public key, and the Secret that holds the private one.
+// decryptionKey is a public key, and the Secret that holds the private key.
 type decryptionKey struct {
 	secret client.ObjectKey
 	// recipient is the age recipient, or the fingerprint of an OpenPGP key.
 	recipient string
 	// pgp is the public part of an OpenPGP key; nil for an age key.
 	pgp *openpgp.Entity
-	// unusable is the field of the Secret, for a key that cannot be used here: a
-	// credential of a key service, or a key that cannot be read.
+	// unusable is the name of the field in the Secret, for a key that cannot be used here: a credential of
+	// a key service, or a key that cannot be parsed.
 	unusable string
 }
 
@@ -102,16 +101,17 @@ func (e *Scenario) decryptsWithOwn(ctx context.Context) Finding {
 	return stopped(noKeyControl, "the tenant has no decryption key")
 }
 
-// appliesTenant reports whether a Kustomization applies manifests of the tenant: it is in a namespace
-// of the tenant, or delivers a repository of the tenant from a namespace of the platform's.
+// appliesTenant reports whether a Kustomization applies manifests of the tenant: it is in a namespace of
+// the tenant, or delivers a repository of the tenant from a namespace of the platform.
 func (e *Scenario) appliesTenant(sync client.ObjectKey) bool {
 	return slices.Contains(e.Tenant.Namespaces, sync.Namespace) || slices.ContainsFunc(e.Tenant.Repositories, func(r discovery.Repository) bool {
 		return r.Kustomization.Namespace == sync.Namespace && r.Kustomization.Name == sync.Name
 	})
 }
 
-// deliversFrom is the namespace in which Kustomizations apply the tenant's commits: that of its
-// sync if the platform delivers it, as for the attacks (see [Scenario.delivering]), and otherwise the tenant's own.
+// deliversFrom returns the namespace in which Kustomizations apply the tenant's commits: the namespace of
+// the tenant's sync if the platform delivers it, as for the attacks (see [Scenario.delivering]), and
+// otherwise the tenant's own namespace.
 func (e *Scenario) deliversFrom() string {
 	if e.Repository != nil && e.platformDelivers() {
 		return e.Repository.Kustomization.Namespace
@@ -134,7 +134,7 @@ func (e *Scenario) kustomizations(ctx context.Context) ([]unstructured.Unstructu
 	return list.Items, nil
 }
 
-// keys are the keys with which Flux decrypts for some Kustomizations.
+// keys returns the keys with which Flux decrypts for the Kustomizations that the function of selects.
 func (e *Scenario) keys(ctx context.Context, of func(sync client.ObjectKey) bool) ([]decryptionKey, error) {
 	syncs, err := e.kustomizations(ctx)
 	if err != nil {
@@ -155,9 +155,9 @@ func (e *Scenario) keys(ctx context.Context, of func(sync client.ObjectKey) bool
 	return keys, nil
 }
 
-// keysOf returns the public parts of the keys in a Secret, and none if it does not exist.
-// kustomize-controller reads age keys, OpenPGP keys and credentials of key services, by the
-// names of the fields.
+// keysOf returns the public parts of the keys in a Secret, and none if the Secret does not exist.
+// kustomize-controller distinguishes age keys, OpenPGP keys and credentials of key services by the names of
+// the fields.
 func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decryptionKey, error) {
 	s := &corev1.Secret{}
 	err := e.Admin.Get(ctx, secret, s)
@@ -221,7 +221,7 @@ func pgpKeys(armored []byte) []decryptionKey {
 	return keys
 }
 
-// recipients returns the keys to encrypt for.
+// recipients returns the recipients for which the canary is encrypted.
 func recipients(keys []decryptionKey) sops.Recipients {
 	var to sops.Recipients
 	for _, k := range keys {
@@ -245,7 +245,7 @@ func unusableIn(keys []decryptionKey) string {
 	return ""
 }
 
-// sealed returns the manifest of an object whose data are encrypted for keys.
+// sealed returns the manifest of an object with data that are encrypted for keys.
 func sealed(u *unstructured.Unstructured, to sops.Recipients) (string, error) {
 	content, err := sops.Encrypt([]byte(manifest(u)), to, sealedFields, time.Now())
 	return string(content), err
@@ -274,12 +274,12 @@ func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
 	return keys, nil
 }
 
-// sealPatience bounds the search for keys.
+// sealPatience is the maximum duration of the search for keys.
 const sealPatience = 30 * time.Second
 
-// sealedFiles returns a canary that is encrypted for all foreign keys and for one unknown key,
-// so that there is always a canary, and the positive control, which is encrypted for the
-// tenant's own keys, or in clear if the tenant has none.
+// sealedFiles returns a canary and the positive control. The canary is encrypted for all foreign keys and
+// for one unknown key, so that a canary always exists. The positive control is encrypted for the tenant's
+// own keys, or not encrypted if the tenant has none.
 func (e *Scenario) sealedFiles(id string) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), sealPatience)
 	defer cancel()
@@ -310,9 +310,9 @@ func (e *Scenario) sealedFiles(id string) map[string]string {
 	return files
 }
 
-// decrypts tries to have the canary decrypted with each of the tenant's Secrets; an empty name
-// stands for no Secret. The attack is stopped if Flux lacks the key, and the tenant's own key,
-// if it has one, decrypts the positive control.
+// decrypts tries to decrypt the canary with each of the tenant's Secrets; an empty name stands for no
+// Secret. The attack is stopped if Flux lacks the key, and the tenant's own key, if there is one, decrypts
+// the positive control.
 func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Finding {
 	foreign, err := e.foreignKeys(ctx)
 	if err != nil {
@@ -353,7 +353,7 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 	return e.positiveControl(ctx, f, e.kustomization(id+"-own", folder(id)+"/own", change), isReady)
 }
 
-// opens has the canary of an attack applied, and says whether it was opened.
+// opens makes Flux apply the canary of an attack, and returns the finding.
 func (e *Scenario) opens(ctx context.Context, id string, canary *unstructured.Unstructured, change func(map[string]any), evidence string) Finding {
 	if there, err := e.exists(ctx, canary); err != nil || there {
 		return notProven(fmt.Sprintf("the canary %s cannot be distinguished from an existing object (%v)", keyOf(canary), err))
@@ -375,8 +375,8 @@ func (e *Scenario) opens(ctx context.Context, id string, canary *unstructured.Un
 	return notProven("the answer is neither a success nor a known refusal: " + firstLine(said.message))
 }
 
-// decryptionConfig says whose key it is that opens the canary with a Secret of the
-// tenant's, or without one.
+// decryptionConfig returns the owner of the key that decrypts the canary with a Secret of the tenant, or
+// without a Secret.
 func decryptionConfig(secret string, foreign, own []decryptionKey) string {
 	if secret == "" {
 		return "Flux decrypted for it what was encrypted for a key of all of kustomize-controller (" + globalKeyFlag + ")"

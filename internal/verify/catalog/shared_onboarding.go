@@ -22,8 +22,8 @@ func addSharedOnboarding(register func(...Attack)) {
 	})
 }
 
-// holdsOthersUp compares the deliveries that applied the Tenants: before Flux applies an object,
-// it sends all objects of the same delivery as dry runs, and stops at a refused one.
+// holdsOthersUp compares the deliveries that applied the Tenants: before Flux applies an object, it sends
+// all objects of the same delivery as dry runs, and stops at the first refused object.
 func holdsOthersUp(ctx context.Context, e *Scenario) Finding {
 	tenants := &unstructured.UnstructuredList{}
 	tenants.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenantList"))

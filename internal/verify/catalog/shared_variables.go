@@ -21,7 +21,7 @@ const noVariableControl = "variables per tenant"
 // variableName matches the keys of a Secret that are names of variables.
 var variableName = regexp.MustCompile("^[_A-Za-z][_A-Za-z0-9]*$")
 
-// sharedVariable is a key of a Secret that kustomize-controller writes into manifests of the tenant.
+// sharedVariable is a key of a Secret that kustomize-controller substitutes in manifests of the tenant.
 type sharedVariable struct {
 	secret client.ObjectKey
 	key    string
@@ -29,9 +29,9 @@ type sharedVariable struct {
 	reader string
 }
 
-// sharedVariables returns a variable of each Secret that the platform's syncs of the tenant substitute, and
-// that Flux reads for others, too. A ConfigMap holds no secrets, and a Secret that Flux reads for nobody
-// else is the tenant's.
+// sharedVariables returns one variable of each Secret that the platform's syncs of the tenant substitute
+// and that Flux also reads for others. A ConfigMap holds no secrets, and a Secret that Flux reads for no
+// other object belongs to the tenant.
 func (e *Scenario) sharedVariables(ctx context.Context) ([]sharedVariable, error) {
 	if e.Repository == nil || !e.platformDelivers() {
 		return nil, nil
@@ -85,7 +85,8 @@ func (e *Scenario) sharedVariables(ctx context.Context) ([]sharedVariable, error
 	return shared, nil
 }
 
-// valueSecrets returns the names of the Secrets whose values get into what a Flux object applies.
+// valueSecrets returns the names of the Secrets with values that become part of the objects which Flux
+// applies for a Flux object.
 func valueSecrets(u *unstructured.Unstructured) []string {
 	var names []string
 	for _, at := range [][]string{{"spec", "valuesFrom"}, {"spec", "postBuild", "substituteFrom"}} {
@@ -100,10 +101,10 @@ func valueSecrets(u *unstructured.Unstructured) []string {
 	return names
 }
 
-// variableID is the part of the names of objects and folders for the canaries with variables.
+// variableID is a part of the names of the objects and folders for the canaries with variables.
 const variableID = "S10-git-variables"
 
-// canaryOf is a ConfigMap with the length of a variable: the value itself stays where it is.
+// canaryOf returns a ConfigMap with the length of a variable, so that the value itself is not copied.
 func (e *Scenario) canaryOf(v sharedVariable) *unstructured.Unstructured {
 	return object("v1", "ConfigMap", e.Namespace, name(variableID), map[string]any{"data": map[string]any{"length": "length ${#" + v.key + "}"}})
 }
@@ -119,8 +120,9 @@ func (e *Scenario) variableFiles() map[string]string {
 	return map[string]string{"variables/canary.yaml": manifest(e.canaryOf(shared[0]))}
 }
 
-// readsVariables has Flux write the length of the first shared variable into a ConfigMap of the tenant, from the
-// Secret that the tenant's own sync names. It returns the finding f if there is none.
+// readsVariables makes Flux write the length of the first shared variable into a ConfigMap of the tenant,
+// from the Secret that the tenant's own sync names. It returns the finding f if there is no shared
+// variable.
 func (e *Scenario) readsVariables(ctx context.Context, f Finding) Finding {
 	shared, err := e.sharedVariables(ctx)
 	if err != nil {

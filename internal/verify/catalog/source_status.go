@@ -32,7 +32,8 @@ func addSourceStatus(register func(...Attack)) {
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			var all []request
 			if e.deliversArtifacts() && e.ownsSource() {
-				// The object is there: no policy on addresses keeps an admin from making one.
+				// The object already exists, so no policy about addresses prevents an admin from creating
+				// it.
 				all = append(all, request{what: "write the status of its OCIRepository", aimed: writeOwnStatus})
 			}
 			all = append(all, request{what: "write the status of its GitRepository", aimed: writeGitStatus})
@@ -44,7 +45,7 @@ func addSourceStatus(register func(...Attack)) {
 	})
 }
 
-// statusKinds are the kinds of Flux with a status that Flux reads, beside GitRepository.
+// statusKinds are the kinds of Flux with a status that Flux reads, apart from GitRepository.
 var statusKinds = []struct{ apiVersion, kind string }{
 	{"kustomize.toolkit.fluxcd.io/v1", "Kustomization"}, {"helm.toolkit.fluxcd.io/v2", "HelmRelease"},
 	{sourceAPI, "HelmRepository"}, {sourceAPI, "OCIRepository"}, {sourceAPI, "Bucket"}, {sourceAPI, "HelmChart"},
@@ -53,8 +54,8 @@ var statusKinds = []struct{ apiVersion, kind string }{
 	{"source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator"},
 }
 
-// writeStatus writes the status of an object of a kind, in a dry run. An admin creates the
-// object, only if the tenant has the right to write such a status.
+// writeStatus writes the status of an object of a kind, in a dry run. An admin creates the object, but only
+// if the tenant has the right to write such a status.
 func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) error {
 	if err := e.patchStatus(ctx, object(apiVersion, kind, e.Namespace, name("s4"), nil)); !apierrors.IsNotFound(err) {
 		return err
@@ -74,7 +75,8 @@ func (e *Scenario) ownsSource() bool {
 	return e.Repository != nil && e.Repository.Source.Namespace == e.Namespace
 }
 
-// writeGitStatus writes the status of the tenant's GitRepository, or of one that an admin creates.
+// writeGitStatus writes the status of the tenant's GitRepository, or of a GitRepository that an admin
+// creates.
 func writeGitStatus(ctx context.Context, e *Scenario) error {
 	if !e.ownsSource() || !inGit(*e.Repository) {
 		return e.writeStatus(ctx, sourceAPI, string(flux.GitRepository))
@@ -92,7 +94,7 @@ func (e *Scenario) patchStatus(ctx context.Context, u *unstructured.Unstructured
 	return e.patchStatusWith(ctx, u, `{"status":{"observedGeneration":1}}`)
 }
 
-// patchStatusWith is patchStatus with the given patch.
+// patchStatusWith is [Scenario.patchStatus] with the given patch.
 func (e *Scenario) patchStatusWith(ctx context.Context, u *unstructured.Unstructured, patch string) error {
 	return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 }

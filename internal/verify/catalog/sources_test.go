@@ -207,7 +207,7 @@ func TestJudgeSchema(t *testing.T) {
 	}
 }
 
-// What nobody answers is never called stopped, nor got through.
+// TestSimulated checks that an attack without an answer is neither stopped nor got through.
 func TestSimulated(t *testing.T) {
 	t.Parallel()
 	byPolicy := forbidden(`ValidatingAdmissionPolicy 'references' with binding 'b' denied request: no`)

@@ -32,8 +32,8 @@ func addStrandedQuota(register func(...Attack)) {
 	})
 }
 
-// strandsQuota has a controller of Kubernetes create a Pod, as a dry run, that exceeds the part
-// of its namespace by little and fits into the tenant's quota.
+// strandsQuota creates a Pod as a controller of Kubernetes, in a dry run. The Pod slightly exceeds the part
+// of its namespace and fits into the tenant's quota.
 func strandsQuota(ctx context.Context, e *Scenario) Finding {
 	gaps, err := e.quotaGaps(ctx)
 	switch {
@@ -54,8 +54,8 @@ func strandsQuota(ctx context.Context, e *Scenario) Finding {
 	return f
 }
 
-// triesGap has the Pod of a gap created as a dry run. A refusal with the tenant's total is right:
-// the Pod may need more of another resource than the tenant has.
+// triesGap creates the Pod of a gap in a dry run. A refusal with the tenant's total is not proven: the Pod
+// may need more of another resource than the tenant has left.
 func (e *Scenario) triesGap(ctx context.Context, gap quotaGap) Finding {
 	pod := hardenedPod("a9", nil)(e)
 	pod.SetNamespace(gap.namespace)
@@ -70,12 +70,12 @@ func (e *Scenario) triesGap(ctx context.Context, gap quotaGap) Finding {
 	return notProven("another control than the namespace's part of the quota refuses the Pod: " + firstLine(err.Error()))
 }
 
-// quotaGap is an amount that exceeds the part which a namespace has of a quota.
+// quotaGap is an amount that exceeds a namespace's part of a quota.
 type quotaGap struct {
 	namespace, quota string
 	resource         corev1.ResourceName
-	// amount is the smallest amount that exceeds what the namespace has free, free what the
-	// tenant has. fits is set if the amount is no larger.
+	// amount is the smallest amount that exceeds the free amount of the namespace. free is the free amount
+	// of the tenant. fits is set if amount does not exceed free.
 	amount, free resource.Quantity
 	fits         bool
 }
@@ -84,8 +84,8 @@ func (g quotaGap) String() string {
 	return fmt.Sprintf("%s=%s in namespace %s, of which its tenant has %s free in quota %s", g.resource, &g.amount, g.namespace, &g.free, g.quota)
 }
 
-// quotaGaps returns a gap for each amount of a Pod that a divided quota counts, in each
-// namespace of the tenant.
+// quotaGaps returns a gap for each resource of a Pod that a divided quota counts, in each namespace of the
+// tenant.
 func (e *Scenario) quotaGaps(ctx context.Context) ([]quotaGap, error) {
 	content := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
 	if err := e.Admin.Get(ctx, keyOf(content), content); err != nil {
@@ -111,7 +111,7 @@ func (e *Scenario) quotaGaps(ctx context.Context) ([]quotaGap, error) {
 	return gaps, nil
 }
 
-// parts returns the parts that the tenant's namespaces have of a quota.
+// parts returns the parts of a quota in the tenant's namespaces.
 func (e *Scenario) parts(ctx context.Context, quota string) ([]corev1.ResourceQuota, error) {
 	var parts []corev1.ResourceQuota
 	for _, namespace := range e.Tenant.Namespaces {
@@ -158,7 +158,7 @@ func unitOf(name corev1.ResourceName) resource.Quantity {
 	return resource.MustParse("1Mi")
 }
 
-// fill makes the first container of a Pod need the amount.
+// fill makes the first container of a Pod request the amount.
 func (g quotaGap) fill(pod *unstructured.Unstructured) {
 	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
 	resources := fewResources()

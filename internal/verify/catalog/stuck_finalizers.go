@@ -50,10 +50,11 @@ func addStuckFinalizers(register func(...Attack)) {
 	})
 }
 
-// tenYears are the seconds that a Pod of the attack has to end.
+// tenYears is the termination grace period of the attack's Pods, in seconds.
 const tenYears = int64(10 * 365 * 24 * 60 * 60)
 
-// deleting and evicting end a Pod as the tenant, in a dry run, and give it some seconds for that.
+// deleting deletes a Pod as the tenant, and evicting evicts it, in a dry run and with a grace period in
+// seconds.
 func deleting(ctx context.Context, e *Scenario, pod *unstructured.Unstructured, seconds int64) error {
 	return e.As.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(seconds), client.DryRunAll)
 }
@@ -63,9 +64,10 @@ func evicting(ctx context.Context, e *Scenario, pod *unstructured.Unstructured, 
 	return e.As.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
 }
 
-// ending ends a Pod that exists for a moment. The Namespace controller does not shorten the time that a deleted
-// Pod has. The Pod is made if the tenant may end it, in whatever way the tenant makes Pods. It has a node, which
-// does not exist: the API server gives a Pod without a node no time, whatever the request says.
+// ending ends a Pod that exists for a moment. The Namespace controller does not shorten the grace period of
+// a deleted Pod. The attack creates the Pod only if the tenant may end it, however the tenant creates Pods.
+// The Pod names a node that does not exist: the API server gives a Pod without a node no grace period,
+// whatever the request says.
 func ending(end func(context.Context, *Scenario, *unstructured.Unstructured, int64) error, seconds int64) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		pod := hardenedPod("a4-ending", map[string]any{"nodeName": name("a4")})(e)
@@ -81,10 +83,10 @@ func ending(end func(context.Context, *Scenario, *unstructured.Unstructured, int
 	}
 }
 
-// changingTracked patches a Pod with the finalizer of Jobs as the tenant, in a dry run. The controller of
-// Jobs creates the Pod, only if the tenant may patch Pods. Its owner is a ConfigMap, so that this controller
-// leaves it alone. If a policy refuses the finalizer, there are no such Pods: then own, the change that
-// tenants may make, succeeds.
+// changingTracked patches a Pod with the finalizer of Jobs as the tenant, in a dry run. The Job
+// controller's account creates the Pod, but only if the tenant may patch Pods. The Pod's owner is a
+// ConfigMap, so that the Job controller does not change the Pod. If a policy refuses the finalizer, no such
+// Pods exist: then own, a change that tenants may make, succeeds.
 func changingTracked(change string, own bool) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		owner, jobs := configMap(e.Namespace, name("a4-owner")), e.controllers["job-controller"]

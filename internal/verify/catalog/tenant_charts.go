@@ -14,19 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// chartVersion returns the version of the chart of an attack whose files are in a folder of the
-// tenant's artifact. It is also the tag of the chart.
+// chartVersion returns the version, which is also the tag, of the chart of an attack with files in a folder
+// of the tenant's artifact.
 func chartVersion(folder string) string {
 	return "1.0.0-" + strings.ReplaceAll(strings.TrimPrefix(folder, attackFolder+"/"), "/", "-")
 }
 
-// chartName is the name of the charts of attacks, and of their repository below that of the tenant's artifact:
-// a policy that allows the address of the artifact alone, or addresses by prefix, allows theirs.
+// chartName is the name of the charts of attacks, and of their repository below the repository of the
+// tenant's artifact. A policy that allows the address of the artifact alone, or addresses by prefix, also
+// allows theirs.
 const chartName = "tenure-attacks"
 
-// pushCharts pushes the charts among the files of attacks below the tenant's artifact, each with a
-// tag of its own: helm-controller installs no chart out of an artifact of manifests. It returns a
-// function that removes the charts, and is never nil.
+// pushCharts pushes the charts among the files of attacks below the tenant's artifact, each with a tag of
+// its own: helm-controller does not install a chart from an artifact of manifests. It returns a function
+// that removes the charts and is never nil.
 func (e *Scenario) pushCharts(files map[string][]byte) (remove func(), err error) {
 	base, err := ocihost.ParseAddress(e.Repository.URL)
 	if err != nil {

@@ -19,7 +19,7 @@ type hosts struct {
 
 func (o Options) hosts() hosts { return hosts{o.Git, o.OCI} }
 
-// inGit reports whether a repository is one of Git, and not an OCI artifact.
+// inGit reports whether a repository is a Git repository, and not an OCI artifact.
 func inGit(r discovery.Repository) bool { return r.Source.Kind == flux.GitRepository }
 
 // artifact returns the address of a repository that is an OCI artifact.
@@ -36,7 +36,7 @@ func artifact(url, tag string) (ocihost.Address, error) {
 func (h hosts) serve(r discovery.Repository) bool {
 	if inGit(r) {
 		if h.git == nil || r.Branch == "" {
-			return false // no push to a branch is delivered
+			return false // Flux does not deliver pushes to a branch
 		}
 		_, mapped := h.git.Head(r.URL, r.Branch)
 		return mapped
@@ -45,8 +45,8 @@ func (h hosts) serve(r discovery.Repository) bool {
 	return err == nil && h.oci != nil && h.oci.Serves(address)
 }
 
-// publish adds files to a repository, as a push of its team would, or removes those without
-// content. It returns the end of the revision that Flux gives it. The error is the host's.
+// publish adds files to a repository, as a push of the tenant's team would, or removes files without
+// content. It returns the end of the revision that Flux gives the push. The error is the error of the host.
 func (h hosts) publish(ctx context.Context, r discovery.Repository, message string, files map[string][]byte) (string, error) {
 	if !inGit(r) {
 		address, err := artifact(r.URL, r.Branch)
@@ -68,7 +68,7 @@ func (h hosts) publish(ctx context.Context, r discovery.Repository, message stri
 	})
 }
 
-// export writes the content of a source into a new folder. The error is the host's.
+// export writes the content of a source into a new folder. The error is the error of the host.
 func (h hosts) export(ctx context.Context, source *unstructured.Unstructured, dir string) error {
 	url, _, _ := unstructured.NestedString(source.Object, "spec", "url")
 	if source.GetKind() == string(flux.GitRepository) {

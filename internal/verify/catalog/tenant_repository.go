@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// attackFolder is where the files of attacks are in a tenant's repository.
+// attackFolder is the folder with the files of attacks in a tenant's repository.
 const attackFolder = "tenure-attack"
 
-// nothingHere is a kustomization without objects. In the folder of the attacks
-// it keeps a Kustomization of the tenant's for the whole repository, which takes
-// every manifest that it finds, from applying them too.
+// nothingHere is a kustomization without objects, in the folder of the attacks. Without it, a Kustomization
+// of the tenant for the whole repository, which applies every manifest that it finds, would apply the files
+// of the attacks too.
 const nothingHere = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: _placeholder\n"
 
-// folder is the path of an attack's own folder in the tenant's repository.
+// folder returns the path of an attack's own folder in the tenant's repository.
 func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
 
-// publish adds the files to the tenant's repository or artifact on the local host, or removes those
-// without content, and requests a reconciliation of the source. It returns the end of the revision.
+// publish adds the files to the tenant's repository or artifact on the local host, or removes files without
+// content, and requests a reconciliation of the source. It returns the end of the revision.
 func (e *Scenario) publish(ctx context.Context, message string, files map[string][]byte) (string, error) {
 	revision, err := e.hosts.publish(ctx, *e.Repository, message, files)
 	if err != nil {
@@ -34,8 +34,8 @@ func (e *Scenario) publish(ctx context.Context, message string, files map[string
 	return revision, flux.RequestReconcile(ctx, e.Admin, e.Repository.Source)
 }
 
-// plant commits the files of the attacks to the tenant's repository, waits until Flux has fetched
-// them, and makes the sources for the attacks. It returns a function that removes all.
+// plant commits the files of the attacks to the tenant's repository, waits until Flux has fetched them, and
+// creates the sources for the attacks. It returns a function that removes all of them.
 func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
 	files := map[string][]byte{}
 	for _, a := range attacks {
@@ -102,10 +102,10 @@ func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Co
 	return restore, nil
 }
 
-// makeSlimSources copies the tenant's source with only the folder of the attacks: a Kustomization
-// fetches and unpacks the whole artifact of its source for each attack, and a repository may be
-// large. A tenant whose Kustomization and source are in the platform's namespace gets a second copy
-// in its own namespace if the repository needs no credentials: the tenant could create this source.
+// makeSlimSources copies the tenant's source with only the folder of the attacks: a Kustomization fetches
+// and unpacks the whole artifact of its source for each attack, and a repository may be large. A tenant
+// whose Kustomization and source are in the platform's namespace gets a second copy in its own namespace if
+// the repository needs no credentials: the tenant could create this source.
 func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructured.Unstructured, err error) {
 	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
 	theirs := object(version, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)
@@ -124,7 +124,7 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	}
 	id := "source"
 	if theirs.GetNamespace() != e.Namespace {
-		// Other tenants have a source there too.
+		// The namespace also contains the sources of other tenants.
 		id += "-" + e.Tenant.Name
 	}
 	slim = object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
@@ -141,15 +141,15 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	return slim, near, nil
 }
 
-// fetchPatience is how long a source may fail to fetch a commit, and longestFetch how long it may take
-// without a failure: a repository may be large, and Flux fetches the repositories of all tenants at the
-// same time.
+// fetchPatience is the time for which a source may fail to fetch a commit. longestFetch is the maximum
+// duration of a fetch without a failure: a repository may be large, and Flux fetches the repositories of
+// all tenants at the same time.
 const (
 	fetchPatience = 2 * time.Minute
 	longestFetch  = 5 * time.Minute
 )
 
-// awaitSource waits until a source has the revision. It polls, since the source comes from the watch
+// awaitSource waits until a source has the revision. It polls, because the source comes from the watch
 // cache of the API server.
 func (e *Scenario) awaitSource(ctx context.Context, source flux.Ref, revision string) error {
 	u := object(source.Kind.GroupVersionKind().GroupVersion().String(), string(source.Kind), source.Namespace, source.Name, nil)

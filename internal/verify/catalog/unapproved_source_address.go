@@ -28,8 +28,9 @@ func addUnapprovedSourceAddress(register func(...Attack)) {
 // and approved addresses with a field that leads to another one.
 func fetchesFromAnywhere(ctx context.Context, e *Scenario) Finding {
 	kinds := map[string]sourceKind{}
-	// aimed adds the request for a source of a kind that differs from an accepted one in some fields. A source
-	// of a kind that another rule of Tenure refuses at every address says nothing about addresses.
+	// aimed adds the request for a source of a kind that differs from an accepted source in some fields. If
+	// another rule of Tenure refuses a kind of source at every address, a refusal says nothing about
+	// addresses.
 	var all []request
 	add := func(what, apiVersion, kind string, try func(context.Context, *Scenario, *unstructured.Unstructured) error, fields map[string]any) {
 		of, known := kinds[kind]
@@ -91,21 +92,21 @@ func fetchesFromAnywhere(ctx context.Context, e *Scenario) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// sourceKind is a source of the tenant at an approved address, from which the sources of the attack differ.
+// sourceKind is a source of the tenant at an approved address. The sources of the attack differ from it.
 type sourceKind struct {
 	apiVersion, kind string
 	spec             map[string]any
-	// known is set if an approved address is known. closed is set if a rule about something else than
+	// known is set if an approved address is known. closed is set if a rule about something other than
 	// addresses refuses the source.
 	known, closed bool
 }
 
 // sourceKind returns the source of a kind that the API server accepts: with an approved address and the
-// signatures that the platform demands, or else a copy of the tenant's own.
+// signatures that the platform demands, or else a copy of the tenant's own source.
 func (e *Scenario) sourceKind(ctx context.Context, apiVersion, kind string) sourceKind {
 	of := sourceKind{apiVersion: apiVersion, kind: kind, spec: map[string]any{"interval": "1h", "suspend": true}}
 	if kind == "ResourceSetInputProvider" {
-		return of // nothing lists approved addresses
+		return of // no list contains approved addresses
 	}
 	own, approved := e.ownSource(ctx, apiVersion, kind), e.approved(ctx, kind)
 	of.known = own != nil || !strings.Contains(fmt.Sprint(approved), ".unapproved.example.net")
@@ -128,7 +129,7 @@ func (e *Scenario) sourceKind(ctx context.Context, apiVersion, kind string) sour
 	return of
 }
 
-// ownSource returns the spec of a source of the tenant, or nil if it has none of the kind.
+// ownSource returns the spec of a source of the tenant, or nil if the tenant has no source of the kind.
 func (e *Scenario) ownSource(ctx context.Context, apiVersion, kind string) map[string]any {
 	own := &unstructured.UnstructuredList{}
 	own.SetGroupVersionKind(object(apiVersion, kind+"List", "", "", nil).GroupVersionKind())
@@ -146,7 +147,7 @@ func (k sourceKind) with(e *Scenario, fields map[string]any) *unstructured.Unstr
 	return object(k.apiVersion, k.kind, e.Namespace, name("s9"), map[string]any{"spec": spec})
 }
 
-// lookalikes returns addresses of other hosts that begin as an address does.
+// lookalikes returns addresses of other hosts that begin like an address.
 func lookalikes(address string) []string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -12,8 +12,8 @@ func addUnauthenticatedReceiver(register func(...Attack)) {
 		}
 	}
 	own := creating(receiver("generic-hmac"))
-	// The types whose senders sign nothing, or whose signature Flux does not compare with the token of the
-	// Receiver.
+	// These are the types for which the sender signs nothing, or Flux does not verify the signature with
+	// the token of the Receiver.
 	var all []request
 	for _, kind := range []string{"generic", "dockerhub", "quay", "acr", "cdevents"} {
 		all = append(all, request{what: "make a Receiver of type " + kind + ", whose callers sign nothing", aimed: creating(receiver(kind)), own: own})

@@ -11,13 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appliedUnhealthy reports whether a Kustomization that is not ready has applied all objects of its
-// source, and lacks nothing but the health of some of them. The health of a Deployment gives a
-// tenant no rights. An object of a kind that Kubernetes and Flux do not have may stand for
-// namespaces and bindings that its controller creates, such as a Tenant, so it must be ready. Flux
-// objects are judged by themselves, see [unreadyOf].
+// appliedUnhealthy reports whether a Kustomization that is not ready has applied all objects of its source,
+// and only some of them are not healthy. The health of a Deployment gives a tenant no rights. An object of
+// a kind that is neither Kubernetes' nor Flux's may create namespaces and bindings through its controller,
+// such as a Tenant, so it must be ready. Flux objects are judged separately, see [unreadyOf].
 //
-// It reports false if the cluster does not answer.
+// It returns false if the cluster does not answer.
 func appliedUnhealthy(ctx context.Context, admin client.Reader, u *unstructured.Unstructured) bool {
 	attempted, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
 	if refOf(u).Kind != flux.Kustomization || !checksHealth(u) || attempted == "" || attempted != sourceRevision(ctx, admin, u) {
@@ -36,9 +35,9 @@ func appliedUnhealthy(ctx context.Context, admin client.Reader, u *unstructured.
 	return len(entries) > 0
 }
 
-// healthCheckFailed is the reason of the condition Ready of a Kustomization whose health checks
-// failed, and runningHealthChecks begins the message of its condition Reconciling while they run
-// (kustomize-controller v1.9, checkHealth). All objects are applied before.
+// healthCheckFailed is the reason of the condition Ready of a Kustomization with failed health checks.
+// runningHealthChecks is the beginning of the message of its condition Reconciling while they run
+// (kustomize-controller v1.9, checkHealth). In both states, all objects are applied.
 const (
 	healthCheckFailed   = "HealthCheckFailed"
 	runningHealthChecks = "Running health checks"
@@ -69,7 +68,7 @@ func sourceRevision(ctx context.Context, admin client.Reader, u *unstructured.Un
 }
 
 // inventoried returns the object that an entry of an inventory of Flux names, or nil. The id is
-// NAMESPACE_NAME_GROUP_KIND, and a colon in a name is written as two underscores.
+// NAMESPACE_NAME_GROUP_KIND; two underscores stand for a colon in a name.
 func inventoried(entry any) *unstructured.Unstructured {
 	fields, _ := entry.(map[string]any)
 	id, _ := fields["id"].(string)
@@ -83,7 +82,7 @@ func inventoried(entry any) *unstructured.Unstructured {
 	return object(schema.GroupVersion{Group: parts[last-1], Version: version}.String(), parts[last], parts[0], name, nil)
 }
 
-// ofController reports whether the kind of an object is neither of Kubernetes nor of Flux.
+// ofController reports whether the kind of an object is neither Kubernetes' nor Flux's.
 func ofController(o *unstructured.Unstructured) bool {
 	group := o.GroupVersionKind().Group
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".fluxcd.io")

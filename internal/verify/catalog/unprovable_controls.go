@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unprovableControls returns the parts of the fleet that may contain controls but that this cluster
-// only simulates: objects that it assumes to be ready without applying them, and webhooks
-// with failurePolicy Ignore, whose controllers are simulated, and policies that a simulated
-// Pod enforces. The webhooks of Tenure's quotas are not controls: the manager moves
-// quota in them, and the quota decides. What a tenant applies to its own namespaces holds no control.
+// unprovableControls returns the parts of the fleet that may contain controls but that this cluster only
+// simulates: objects that it assumes to be ready without applying them, webhooks with failurePolicy Ignore
+// and a simulated server, and policies that a simulated Pod enforces. The webhooks of Tenure's quotas are
+// not controls: they move quota, and the quota decides. Objects that a tenant applies to its own namespaces
+// contain no control.
 func unprovableControls(ctx context.Context, admin client.Reader, tenants []discovery.Tenant) ([]string, error) {
 	confined, err := confinedAccounts(ctx, admin, tenants)
 	if err != nil {
@@ -57,7 +57,7 @@ func unprovableControls(ctx context.Context, admin client.Reader, tenants []disc
 	return slices.Concat(doubts, hooks, policies), nil
 }
 
-// confinedAccounts returns the accounts of tenants without a ClusterRoleBinding: they can make no policy
+// confinedAccounts returns the accounts of tenants without a ClusterRoleBinding: they can create no policy
 // and no webhook.
 func confinedAccounts(ctx context.Context, admin client.Reader, tenants []discovery.Tenant) (map[discovery.Account]bool, error) {
 	confined := map[discovery.Account]bool{}
@@ -78,8 +78,8 @@ func confinedAccounts(ctx context.Context, admin client.Reader, tenants []discov
 	return confined, nil
 }
 
-// simulatedWebhooks returns the webhooks that the API server leaves out here, since no process
-// of the local cluster serves them.
+// simulatedWebhooks returns the webhooks that the API server skips here, because no process of the local
+// cluster serves them.
 func simulatedWebhooks(ctx context.Context, admin client.Reader, processes processes) ([]string, error) {
 	var validating admissionv1.ValidatingWebhookConfigurationList
 	var mutating admissionv1.MutatingWebhookConfigurationList
@@ -97,7 +97,7 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader, processes proce
 		if config.Service == nil || services[client.ObjectKey{Namespace: config.Service.Namespace, Name: config.Service.Name}] {
 			return
 		}
-		// Tenure's own decide nothing.
+		// These webhooks of Tenure refuse nothing on their own.
 		if name == admission.RulesWebhook || strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) {
 			return
 		}
@@ -121,25 +121,24 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader, processes proce
 // kyverno is the only policy engine that the local cluster can run.
 const kyverno = "Kyverno"
 
-// policyEngines are the policy engines by the API groups of their policies. They enforce these
-// in Pods.
+// policyEngines maps the API groups of policies to the policy engines that enforce them in Pods.
 var policyEngines = map[string]string{
 	"kyverno.io": kyverno, "policies.kyverno.io": kyverno,
 	"constraints.gatekeeper.sh": "Gatekeeper", "mutations.gatekeeper.sh": "Gatekeeper",
 	"policies.kubewarden.io": "Kubewarden",
 }
 
-// namedPolicies is the maximum number of policies of an engine that a doubt names.
+// namedPolicies is the maximum number of policies of an engine that a text names.
 const namedPolicies = 3
 
-// networkPlugins are the network plugins by the API groups of their own policies.
+// networkPlugins maps the API groups of policies to the network plugins that enforce them.
 var networkPlugins = map[string]string{
 	"cilium.io": "Cilium", "crd.projectcalico.org": "Calico", "projectcalico.org": "Calico", "crd.antrea.io": "Antrea",
 	tenancy.ClusterPolicyGroup: "the network plugin",
 }
 
-// enginePolicies returns the policies that engines would enforce and do not enforce here, by
-// engine. The engines are given by the API groups of their policies.
+// enginePolicies returns the policies that engines would enforce but do not enforce here, by engine.
+// engines maps API groups of policies to engines.
 func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string, processes processes) ([]string, error) {
 	crds := &unstructured.UnstructuredList{}
 	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
@@ -174,7 +173,7 @@ func enginePolicies(ctx context.Context, admin client.Reader, engines map[string
 	return doubts, nil
 }
 
-// someOf names the first of the policies, sorted, and counts the others.
+// someOf returns the names of the first policies, sorted, and the number of the others.
 func someOf(policies []string) string {
 	slices.Sort(policies)
 	more := ""
@@ -225,10 +224,10 @@ func servedVersion(crd unstructured.Unstructured) string {
 	return ""
 }
 
-// refuses reports whether an engine may refuse or change something by a policy, and does not
-// only report it. The fields are those of Kyverno's ClusterPolicy and Policy, which audit
-// unless a field says Enforce, and of Gatekeeper's constraints, which deny unless a field
-// says otherwise. Of other kinds it reports true.
+// refuses reports whether an engine may refuse or change a request by a policy, and does not only report
+// it. The fields are those of Kyverno's ClusterPolicy and Policy, which audit unless a field says Enforce,
+// and of Gatekeeper's constraints, which deny unless a field says otherwise. For other kinds it returns
+// true.
 func refuses(policy unstructured.Unstructured) bool {
 	spec, _, _ := unstructured.NestedMap(policy.Object, "spec")
 	text := func(fields map[string]any, at ...string) string {
@@ -248,23 +247,23 @@ func refuses(policy unstructured.Unstructured) bool {
 			return text(fields, "validate", "failureAction") == "enforce" || fields["mutate"] != nil || fields["generate"] != nil
 		})
 	case group == "kyverno.io", group == "policies.kyverno.io" && (kind == "PolicyException" || strings.HasSuffix(kind, "DeletingPolicy")):
-		// Reports and exceptions stop nothing, nor does what deletes on a schedule.
+		// Reports, exceptions and scheduled deletions refuse nothing.
 		return false
 	case group == "policies.kyverno.io" && strings.HasSuffix(kind, "ValidatingPolicy"):
 		actions, found, _ := unstructured.NestedStringSlice(spec, "validationActions")
 		return !found || slices.Contains(actions, "Deny")
 	case group == tenancy.ClusterPolicyGroup:
-		// W8 and W12 judge the other ones.
+		// W8 and W12 judge the other policies.
 		return kind == "BaselineAdminNetworkPolicy" || text(spec, "tier") == "baseline"
 	case networkPlugins[group] != "":
-		// These plugins have other kinds too, such as pools of addresses.
+		// These plugins also have other kinds, such as address pools.
 		return strings.HasSuffix(kind, "NetworkPolicy")
 	}
 	return true
 }
 
-// admission says whether an admission policy may stop the attack: what only the
-// tenant's rights, Flux's flags or a proxy stop, none does.
+// admission reports whether an admission policy may stop the attack. It returns false if only the tenant's
+// rights, Flux's flags or the proxy can stop the attack.
 func (a Attack) admission() bool {
 	return a.Via != Proxy && slices.ContainsFunc(a.Controls, func(control string) bool {
 		return !strings.HasPrefix(control, "RBAC") && !strings.HasPrefix(control, "flag ")

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// schemaRefusal are the words in which the API server says that a value does not
-// fit the schema of its kind.
+// schemaRefusal matches the message of the API server about a value that does not fit the schema of its
+// kind.
 var schemaRefusal = regexp.MustCompile(`should match '|must be of type`)
 
 // schemas is the control that CVE-2022-39272 added.
@@ -29,8 +29,8 @@ func addUnreadableValues(register func(...Attack)) {
 	})
 }
 
-// unreadable tries durations that are none, in each kind that has one, and then
-// asks the controller for an answer.
+// unreadable tries invalid durations in each kind with a duration, and then checks that the controller
+// still answers.
 func unreadable(ctx context.Context, e *Scenario) Finding {
 	source := func(kind string, fields map[string]any) *unstructured.Unstructured {
 		fields["suspend"] = true
@@ -63,8 +63,8 @@ func unreadable(ctx context.Context, e *Scenario) Finding {
 	return e.positiveControl(ctx, first, e.kustomization("a6", missingFolder, nil), messageMatches(pathNotFound))
 }
 
-// judgeSchema is judge for values that are malformed on purpose: that the schema
-// refuses them is the control.
+// judgeSchema is [judge] for values that are malformed on purpose: the control is the schema that refuses
+// them.
 func judgeSchema(err error, evidence string) Finding {
 	if err != nil && apierrors.IsInvalid(err) && schemaRefusal.MatchString(err.Error()) {
 		return stopped(schemas, firstLine(err.Error()))

@@ -23,25 +23,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// contents are manifests that were not applied.
+// contents are manifests that Flux did not apply.
 type contents struct {
-	// from names where they are, such as "applies ./tenants".
+	// from describes the place of the manifests, such as "applies ./tenants".
 	from string
-	// objects are the built manifests, without the objects that give nobody rights.
+	// objects are the built manifests, without objects that give no rights.
 	objects []*unstructured.Unstructured
 	// text is the text of manifests that cannot be built, and of the values of templates.
 	text string
-	// binds is set for a template of bindings whose subjects are not known.
+	// binds is set for a template of bindings with unknown subjects.
 	binds bool
 	// unread is set if the manifests cannot be read here.
 	unread bool
-	// controls are the objects in the manifests that may stop an attack and that the cluster
-	// lacks.
+	// controls are the objects in the manifests that may stop an attack and that the cluster lacks.
 	controls []*unstructured.Unstructured
 }
 
-// evidence returns how the manifests of an object may give a tenant rights, or "". An unrelated
-// object gives none: no manifest of it is about the tenant.
+// evidence returns how the manifests of an object may give a tenant rights, or "" if none of them is about
+// the tenant.
 func (u unreadyObject) evidence(t discovery.Tenant) string {
 	for _, c := range u.contents {
 		for _, o := range c.objects {
@@ -65,7 +64,7 @@ func (u unreadyObject) evidence(t discovery.Tenant) string {
 // mentioned returns the first of the names that is a word of a text, or "".
 func mentioned(text string, names []string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool {
-		// With the slash, the group in apps/v1 is no word.
+		// The slash belongs to a word, so that the group in apps/v1 is no word of its own.
 		return r != '-' && r != '/' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
 	for _, name := range names {
@@ -79,7 +78,7 @@ func mentioned(text string, names []string) string {
 // rightsKinds are the kinds by which a platform gives tenants rights.
 var rightsKinds = []string{"Namespace", "RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole", "Tenant", "TenancyProfile"}
 
-// variable begins a variable in manifests, whose value is not known.
+// variable is the beginning of a variable in manifests. The value of a variable is unknown.
 const variable = "${"
 
 // givesRights reports whether an object may give a tenant rights.
@@ -118,15 +117,16 @@ var controlKinds = []string{
 	"ResourceQuota", "LimitRange", "NetworkPolicy",
 }
 
-// isControl reports whether an object may stop an attack: it is of the built-in kinds for that, or
+// isControl reports whether an object may stop an attack: its kind is one of the built-in controlKinds, or
 // a policy of an engine.
 func isControl(o *unstructured.Unstructured) bool {
 	engine := policyEngines[o.GroupVersionKind().Group] != ""
 	return engine && refuses(*o) || !engine && slices.Contains(controlKinds, o.GetKind())
 }
 
-// missingControls returns the objects that are not ready and have controls that the cluster lacks
-// and that may limit a tenant: controls of the whole cluster, and of the tenant's namespaces.
+// missingControls returns the objects that are not ready and whose manifests contain controls that the
+// cluster lacks and that may limit a tenant: cluster-wide controls, and controls in the tenant's
+// namespaces.
 func missingControls(missing []unreadyObject, t discovery.Tenant) []string {
 	var doubts []string
 	for _, u := range missing {
@@ -149,11 +149,11 @@ func missingControls(missing []unreadyObject, t discovery.Tenant) []string {
 type contentsReader struct {
 	Options
 	admin client.Reader
-	// dir holds the copies of sources, which are in clones.
+	// dir is the folder with copies of sources, and clones maps a source to its copy.
 	dir    string
 	clones map[flux.Ref]string
 	seen   map[flux.Ref]bool
-	// declared are the sources in manifests that were read.
+	// declared are the sources in the manifests that were read.
 	declared map[flux.Ref]*unstructured.Unstructured
 	// owners are the owners of the platform's repositories on public hosts; see [ownerOf].
 	owners []string
@@ -179,8 +179,8 @@ func readContents(ctx context.Context, opts Options, admin client.Reader, missin
 	return nil
 }
 
-// read returns the manifests of an object, and of the objects in them that apply manifests and
-// that the cluster lacks.
+// read returns the manifests of an object, and those of the objects in them that apply manifests and that
+// the cluster lacks.
 func (r *contentsReader) read(ctx context.Context, u *unstructured.Unstructured) []contents {
 	if r.seen[refOf(u)] {
 		return nil
@@ -199,12 +199,12 @@ func (r *contentsReader) read(ctx context.Context, u *unstructured.Unstructured)
 }
 
 func specText(u *unstructured.Unstructured) string {
-	content, _ := json.Marshal(u.Object["spec"]) // JSON that was read can be written
+	content, _ := json.Marshal(u.Object["spec"]) // an object that was decoded from JSON can be encoded
 	return string(content)
 }
 
-// kustomization returns the manifests of a Kustomization: the objects that its folder builds to
-// or, if it does not build, the text of its files.
+// kustomization returns the manifests of a Kustomization: the objects that its folder builds or, if the
+// build fails, the text of its files.
 func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unstructured) []contents {
 	field := func(at ...string) string {
 		value, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, at...)...)
@@ -230,7 +230,7 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 		}
 	}
 	for _, o := range objects {
-		// The API server may not know the kind of a policy, and lacks its objects then.
+		// The API server may not know the kind of a policy; then it has no such objects.
 		if isControl(o) && r.admin.Get(ctx, keyOf(o), o.DeepCopy()) != nil {
 			c.controls = append(c.controls, o)
 		}
@@ -244,16 +244,16 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 	return append([]contents{c}, nested...)
 }
 
-// delegated reports whether an object in the manifests of another applies a tenant's manifests:
-// it is in another namespace and names an account.
+// delegated reports whether an object in the manifests of another object applies a tenant's manifests: it
+// is in another namespace and names an account.
 func delegated(o, by *unstructured.Unstructured) bool {
 	account, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName")
 	return account != "" && o.GetNamespace() != by.GetNamespace()
 }
 
-// release returns what is known of a HelmRelease: its spec, its values in ConfigMaps, and the
-// files of a chart in Git. A chart from elsewhere is not about the tenants of one fleet, unless
-// its values name them.
+// release returns the known contents of a HelmRelease: its spec, its values in ConfigMaps, and the files of
+// a chart in Git. A chart from another source does not know the tenants of this fleet, unless its values
+// name them.
 func (r *contentsReader) release(ctx context.Context, u *unstructured.Unstructured) contents {
 	c := contents{from: "installs a chart", text: specText(u)}
 	from, _, _ := unstructured.NestedSlice(u.Object, "spec", "valuesFrom")
@@ -332,9 +332,9 @@ func (r *contentsReader) sourceObject(ctx context.Context, ref flux.Ref) (*unstr
 	return source, nil
 }
 
-// published reports whether a source is an artifact of a third party, which, like a third-party
-// chart, does not know the tenants of this fleet. It returns false if the owners of the fleet's
-// repositories are unknown.
+// published reports whether a source is an artifact of a third party, which, like a third-party chart, does
+// not know the tenants of this fleet. It returns false if the owners of the fleet's repositories are
+// unknown.
 func (r *contentsReader) published(ctx context.Context, ref flux.Ref) bool {
 	if ref.Kind != flux.OCIRepository {
 		return false
@@ -351,8 +351,8 @@ func (r *contentsReader) published(ctx context.Context, ref flux.Ref) bool {
 	return owner != "" && !slices.Contains(r.owners, owner)
 }
 
-// fleetOwners returns the owners of the repositories that a cluster's Git sources name, the
-// root's among them, and none if the root's has no known owner.
+// fleetOwners returns the owners of the repositories in a cluster's Git sources, including the owner of the
+// root source's repository. It returns none if that owner is unknown.
 func (r *contentsReader) fleetOwners(ctx context.Context) ([]string, error) {
 	if r.Root.Name == "" {
 		return nil, nil
@@ -383,8 +383,8 @@ func (r *contentsReader) fleetOwners(ctx context.Context) ([]string, error) {
 	return owners, nil
 }
 
-// publicHosts are hosts where the first part of a path is its owner, which has the same name on
-// the Git host and in the registry that belongs to it.
+// publicHosts are hosts on which the first part of a path is the owner. The owner has the same name on the
+// Git host and in the registry that belongs to it.
 var publicHosts = []string{"github.com", "ghcr.io", "gitlab.com", "registry.gitlab.com"}
 
 // ownerOf returns the owner of a repository or an artifact on a public host, in lower case, or "".

@@ -45,7 +45,7 @@ func refOf(u *unstructured.Unstructured) flux.Ref {
 	return flux.Ref{Kind: flux.Kind(u.GetKind()), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// unready returns why an object has not applied all of its manifests, or "".
+// unready returns the reason why an object has not applied all of its manifests, or "".
 func unready(u *unstructured.Unstructured) string {
 	switch a, _ := readyCondition(u); {
 	case a.message == flux.AssumedMessage:
@@ -58,8 +58,8 @@ func unready(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// appliesAgain reports whether Flux reconciles a Kustomization whose current revision and
-// generation it has applied before, as it does at each interval.
+// appliesAgain reports whether Flux reconciles a Kustomization whose current revision and generation it has
+// already applied, as it does at each interval.
 func appliesAgain(u *unstructured.Unstructured) bool {
 	applied, _, _ := unstructured.NestedString(u.Object, "status", "lastAppliedRevision")
 	attempted, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
@@ -67,10 +67,10 @@ func appliesAgain(u *unstructured.Unstructured) bool {
 	return applied != "" && applied == attempted && generation == u.GetGeneration()
 }
 
-// unreadyOf returns the Kustomizations, HelmReleases and ResourceSets of the platform that are
-// not ready, or that the cluster only assumes to be, and the ResourceSets that take inputs from
-// such a ResourceSetInputProvider: they are ready without the objects for these inputs. It leaves
-// out Kustomizations that only wait for the health of what they applied; see [appliedUnhealthy].
+// unreadyOf returns the Kustomizations, HelmReleases and ResourceSets of the platform that are not ready,
+// or that the cluster only assumes to be ready. It includes the ResourceSets that take inputs from a
+// ResourceSetInputProvider in this state, because they are ready without the objects for these inputs. It
+// omits Kustomizations that only wait for the health of the applied objects; see [appliedUnhealthy].
 func unreadyOf(ctx context.Context, admin client.Reader, all []discovery.Tenant) ([]unreadyObject, error) {
 	providers, err := listOf(ctx, admin, flux.ResourceSetInputProvider)
 	if err != nil {
@@ -110,8 +110,7 @@ func takesFrom(set, provider *unstructured.Unstructured) bool {
 	})
 }
 
-// ofTenant reports whether an object delivers a tenant's repository, or is in a namespace of a
-// tenant.
+// ofTenant reports whether an object delivers a tenant's repository, or is in a namespace of a tenant.
 func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 	return slices.ContainsFunc(all, func(t discovery.Tenant) bool {
 		return slices.Contains(t.Namespaces, ref.Namespace) ||
@@ -119,9 +118,9 @@ func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 	})
 }
 
-// lacks returns why a tenant may lack rights here that the fleet gives it, or "": an object of
-// the platform that is not ready applies the tenant's namespaces or bindings, or its manifests
-// have more of them, or the tenant has no right at all.
+// lacks returns the reason why a tenant may lack rights here that the fleet gives it, or "". The reason is
+// that an unready object of the platform applies the tenant's namespaces or bindings, or has more of them
+// in its manifests, or that the tenant has no rights at all.
 func lacks(t discovery.Tenant, namespaces []corev1.Namespace, missing []unreadyObject) string {
 	appliedBy := map[flux.Ref]bool{}
 	for i := range namespaces {

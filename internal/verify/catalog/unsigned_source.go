@@ -26,9 +26,9 @@ func addUnsignedSource(register func(...Attack)) {
 	})
 }
 
-// deliversUnsigned tries sources of each kind whose signatures the platform demands: without
-// verification, verified with a key of the tenant's own, and with a weaker mode. Then it writes
-// the Secrets with the platform's keys.
+// deliversUnsigned tries sources of each kind with signatures that the platform demands: without
+// verification, verified with a key of the tenant's own, and with a weaker mode. Then it writes the Secrets
+// with the platform's keys.
 func deliversUnsigned(ctx context.Context, e *Scenario) Finding {
 	demand, err := e.signatures(ctx)
 	if err != nil {
@@ -76,8 +76,8 @@ func (e *Scenario) signatures(ctx context.Context) (v1alpha1.Signatures, error) 
 	return demand, err
 }
 
-// verification returns the fields with which a source at an address has the signatures that the platform
-// demands. Of a Bucket, Flux verifies none.
+// verification returns the fields with which Flux verifies the signatures that the platform demands for a
+// source at an address. Flux verifies no signatures of a Bucket.
 func (e *Scenario) verification(ctx context.Context, kind string, address map[string]any) map[string]any {
 	demand, err := e.signatures(ctx)
 	artifacts := demand.OCI
@@ -102,7 +102,7 @@ func gitVerification(mode string) map[string]any {
 	return withKeys("mode", cmp.Or(mode, "HEAD"), tenancy.KeySecretPrefix+tenancy.VerifierGit)
 }
 
-// artifactVerification returns spec.verify of an artifact, as the platform demands it.
+// artifactVerification returns the spec.verify of an artifact that the platform demands.
 func artifactVerification(demand v1alpha1.ArtifactSignatures) map[string]any {
 	if len(demand.Providers) > 0 {
 		return withKeys("provider", demand.Providers[0], tenancy.KeySecretPrefix+demand.Providers[0])
@@ -111,8 +111,8 @@ func artifactVerification(demand v1alpha1.ArtifactSignatures) map[string]any {
 	return map[string]any{"provider": tenancy.VerifierCosign, "matchOIDCIdentity": []any{identity}}
 }
 
-// toVerify returns a source of the tenant at an approved address; a nil verification leaves
-// spec.verify out.
+// toVerify returns a source of the tenant at an approved address; with a nil verification, it has no
+// spec.verify.
 func (e *Scenario) toVerify(ctx context.Context, kind string, verify map[string]any) func(*Scenario) *unstructured.Unstructured {
 	spec := map[string]any{"interval": "1h", "suspend": true}
 	maps.Copy(spec, e.approved(ctx, kind))
@@ -173,7 +173,8 @@ func unsignedCharts(demand v1alpha1.ArtifactSignatures) []request {
 			})
 		}
 	}
-	// A HelmRelease can name keys, and no identities: without keys, the platform accepts none with a chart.
+	// The spec.chart of a HelmRelease can name keys, but no identities: without keys, the platform accepts
+	// no identities with a chart.
 	var own func(context.Context, *Scenario) error
 	if len(demand.Providers) > 0 {
 		own = creating(release(artifactVerification(demand)))

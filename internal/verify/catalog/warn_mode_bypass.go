@@ -22,8 +22,8 @@ func addWarnModeBypass(register func(...Attack)) {
 	})
 }
 
-// isWarned checks for bindings of Tenure's policies that do not deny. It sends no
-// request: other attacks try the requests that a rule would have denied.
+// isWarned checks for bindings of Tenure's policies that do not deny. It sends no request that a rule
+// should deny: other attacks do.
 func isWarned(ctx context.Context, e *Scenario) Finding {
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := e.Admin.List(ctx, &bindings, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
@@ -35,7 +35,7 @@ func isWarned(ctx context.Context, e *Scenario) Finding {
 	alwaysOfObjects := slices.ContainsFunc(bindings.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
 		return strings.HasPrefix(b.Spec.PolicyName, admission.ObjectsAlways) && denies(b)
 	})
-	// The bindings that must deny come first, since the finding names few.
+	// The bindings that must deny come first, because the finding lists only a few.
 	var must, warning []string
 	for _, b := range bindings.Items {
 		switch component := b.Labels[admission.LabelComponent]; {
@@ -61,7 +61,7 @@ func isWarned(ctx context.Context, e *Scenario) Finding {
 	return stopped("bindings that deny", fmt.Sprintf("all %d bindings of Tenure's policies deny", len(bindings.Items)))
 }
 
-// listed returns the first few of many names as text.
+// listed returns the first names of a long list as text.
 func listed(names []string) string {
 	const shown = 5
 	if len(names) <= shown {

@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workload is a kind of objects from which a controller of Kubernetes makes Pods.
+// workload is a kind of objects from which a controller of Kubernetes creates Pods.
 type workload struct {
 	apiVersion, kind string
 	// controller is the service account in kube-system that creates the Pods.
 	controller string
-	// spec returns the object's spec for a template, and for labels of its Pods.
+	// spec returns the object's spec for a template and the labels of its Pods.
 	spec func(template map[string]any, labels map[string]any) map[string]any
 }
 
@@ -47,12 +47,12 @@ func once(template map[string]any) map[string]any {
 	return map[string]any{"template": map[string]any{"metadata": template["metadata"], "spec": pod}}
 }
 
-// of returns an object of the kind whose Pods are like a Pod.
+// of returns an object of the kind that creates Pods like a given Pod.
 func (w workload) of(pod *unstructured.Unstructured) *unstructured.Unstructured {
 	return w.withLabels(pod, map[string]any{"tenure-attack": pod.GetName()})
 }
 
-// withLabels is of with the labels of the Pods, by which the object selects them.
+// withLabels is [workload.of] with the given labels of the Pods, by which the object selects them.
 func (w workload) withLabels(pod *unstructured.Unstructured, labels map[string]any) *unstructured.Unstructured {
 	spec, _, _ := unstructured.NestedMap(pod.Object, "spec")
 	metadata := map[string]any{"labels": labels}
@@ -63,11 +63,10 @@ func (w workload) withLabels(pod *unstructured.Unstructured, labels map[string]a
 	return object(w.apiVersion, w.kind, pod.GetNamespace(), pod.GetName(), map[string]any{"spec": w.spec(template, labels)})
 }
 
-// runsPods is an attack that runs Pods. It makes the requests, of which the first are for the
-// Pods, and then tries every kind of workload with each Pod: a tenant that may create a
-// Deployment needs no right to Pods, and a policy may look at Pods of people only, or at some
-// kinds of workloads only. If the API server accepts the workload, the account of the
-// controller creates the Pod.
+// runsPods returns an attack that runs Pods. It sends the requests, of which the first are for the Pods,
+// and then tries every kind of workload with each Pod: a tenant that may create a Deployment needs no right
+// to Pods, and a policy may check only the Pods that people create, or only some kinds of workloads. If the
+// API server accepts the workload, the account of the controller creates the Pod.
 func runsPods(pods []func(*Scenario) *unstructured.Unstructured, direct ...request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := requests(direct...)(ctx, e)
@@ -81,9 +80,9 @@ func runsPods(pods []func(*Scenario) *unstructured.Unstructured, direct ...reque
 	}
 }
 
-// byWorkloads tries a Pod in every kind of workload but the denied kinds, to which it adds the
-// kinds that the tenant may not create at all. It returns the finding f with the further
-// controls, or another finding if they do not stop the attack.
+// byWorkloads tries a Pod in every kind of workload except the denied kinds, to which it adds the kinds
+// that the tenant may not create at all. It returns the finding f with the further controls, or another
+// finding if they do not stop the attack.
 func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured.Unstructured, what string, denied map[string]bool) Finding {
 	for _, w := range workloads {
 		if denied[w.kind] {
@@ -109,8 +108,9 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 	return f
 }
 
-// podsAlsoByGit registers an attack through the API, and the same with a Pod in the tenant's
-// repository. A tenant that may not create Pods has a workload there whose controller makes the Pod.
+// podsAlsoByGit registers an attack through the API, and the same attack with a Pod in the tenant's
+// repository. If the tenant may not create Pods, the repository contains a workload whose controller
+// creates the Pod.
 func podsAlsoByGit(register func(...Attack), pod func(*Scenario) *unstructured.Unstructured, a Attack) {
 	register(a)
 	a.Owners = OwnersNever
@@ -132,7 +132,7 @@ func podsAlsoByGit(register func(...Attack), pod func(*Scenario) *unstructured.U
 	register(a)
 }
 
-// idle returns the object of the kind for a Pod, of which no controller makes a Pod.
+// idle returns an object of the kind for a Pod from which no controller creates a Pod.
 func (w workload) idle(pod *unstructured.Unstructured) *unstructured.Unstructured {
 	u := w.of(pod)
 	spec, _ := u.Object["spec"].(map[string]any)
@@ -145,8 +145,8 @@ func (w workload) idle(pod *unstructured.Unstructured) *unstructured.Unstructure
 	return u
 }
 
-// findWorkload returns the first kind of workload that the tenant's rights let Flux apply, or nil if
-// they let it apply Pods, or none of these.
+// findWorkload returns the first kind of workload that the tenant's rights let Flux apply. It returns nil
+// if Flux may apply Pods, or none of these kinds.
 func (e *Scenario) findWorkload(ctx context.Context) *workload {
 	applies := func(u *unstructured.Unstructured) bool {
 		err := e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("tenure-attack"), client.DryRunAll)

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A tenant gets a Pod by a workload of any kind that it may create, if the controller may
-// create the Pod, whoever refuses the Pod to the tenant itself.
+// TestRunsPods checks that a tenant gets a Pod through a workload of any kind that it may create if the
+// controller may create the Pod, even if a control refuses the Pod to the tenant itself.
 func TestRunsPods(t *testing.T) {
 	t.Parallel()
 	privileged := pod(map[string]any{}, map[string]any{"privileged": true})

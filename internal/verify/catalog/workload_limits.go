@@ -19,12 +19,12 @@ import (
 // imageDigest is the digest of the images of attacks, which no node runs.
 const imageDigest = "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// readLimits reads the limits of the tenant's workloads. The objects of attacks keep all limits
-// but the limit that the attack is about, so that no other limit refuses them.
+// readLimits reads the limits of the tenant's workloads. The objects of attacks comply with all limits
+// except the limit that the attack tests, so that no other limit refuses them.
 func (e *Scenario) readLimits(ctx context.Context) {
 	for field, into := range map[string]any{"workloads": &e.limits.Workloads, "network": &e.limits.Network, "storage": &e.limits.Storage} {
 		if content, set := e.policy(ctx, field); set {
-			// A field of a later version is left out.
+			// Fields of later versions are ignored.
 			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, into)
 		}
 	}
@@ -39,8 +39,8 @@ func (e *Scenario) readLimits(ctx context.Context) {
 	}
 }
 
-// findHost returns a host without a wildcard of an Ingress or a route in the tenant's namespace, or
-// "". A policy of the fleet's own may allow the tenant no other hosts.
+// findHost returns a host without a wildcard of an Ingress or a route in the tenant's namespace, or "". A
+// policy of the fleet may allow the tenant no other hosts.
 func (e *Scenario) findHost(ctx context.Context) string {
 	for _, kind := range [][2]string{{"networking.k8s.io/v1", "Ingress"}, {"gateway.networking.k8s.io/v1", "HTTPRoute"}, {"gateway.networking.k8s.io/v1", "GRPCRoute"}} {
 		list := &unstructured.UnstructuredList{}
@@ -67,7 +67,7 @@ func (e *Scenario) findHost(ctx context.Context) string {
 	return ""
 }
 
-// container returns a container that keeps the limits of images.
+// container returns a container that complies with the limits of images.
 func (e *Scenario) container() map[string]any {
 	repository, policy := "images.example.com/canary", "IfNotPresent"
 	if images := e.limits.Workloads.Images; images != nil {
@@ -81,7 +81,7 @@ func (e *Scenario) container() map[string]any {
 	return map[string]any{"name": "canary", "image": repository + ":1" + imageDigest, "imagePullPolicy": policy, "resources": fewResources()}
 }
 
-// keepLimits adds to the spec of a Pod what the limits of the tenant demand.
+// keepLimits adds the fields that the tenant's limits require to the spec of a Pod.
 func (e *Scenario) keepLimits(spec map[string]any) {
 	limits := &e.limits.Workloads
 	if limits.Nodes != nil && len(limits.Nodes.Selector) > 0 {
@@ -96,7 +96,7 @@ func (e *Scenario) keepLimits(spec map[string]any) {
 	}
 }
 
-// firstOf returns a name that a list allows, or another one if the list is not set.
+// firstOf returns a name that a list allows, or otherwise if the list is not set.
 func firstOf(names *v1alpha1.AllowedNames, otherwise string) string {
 	if names == nil || len(names.Allowed) == 0 {
 		return otherwise
@@ -104,8 +104,8 @@ func firstOf(names *v1alpha1.AllowedNames, otherwise string) string {
 	return strings.ReplaceAll(string(names.Allowed[0]), "*", "canary")
 }
 
-// firstClass returns a class that a limit allows by its name or, if it has no names, by its
-// labels, and an empty string if there is none.
+// firstClass returns a class that a limit allows by its name or, if it has no names, by its labels, and ""
+// if there is none.
 func firstClass(classes *v1alpha1.AllowedClasses, selected []string) string {
 	if classes == nil {
 		return ""
@@ -147,17 +147,17 @@ func runs(id string, what []string, fields []map[string]any) func(context.Contex
 	return runsPods(pods, all...)
 }
 
-// gated returns a hardened Pod that no scheduler puts on a node.
+// gated returns a hardened Pod that no scheduler assigns to a node.
 func gated(id string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
 	fields["schedulingGates"] = gates()
 	return hardenedPod(id, fields)
 }
 
-// gates keep a Pod from every node.
+// gates returns the scheduling gates that keep a Pod off every node.
 func gates() []any { return []any{map[string]any{"name": "tenure.dev/attack"}} }
 
-// alsoByGit registers an attack through the API, and the same with a canary in the tenant's
-// repository, which is of the kind.
+// alsoByGit registers an attack through the API, and the same attack with a canary of the kind in the
+// tenant's repository.
 func alsoByGit(register func(...Attack), kind string, canary func(*Scenario) *unstructured.Unstructured, a Attack) {
 	register(a)
 	a.Owners = OwnersNever
@@ -217,8 +217,8 @@ func openingPort(fields map[string]any) func(*Scenario) *unstructured.Unstructur
 	return onNetwork(fields, "ports", []any{map[string]any{"containerPort": int64(10250), "hostPort": int64(10250)}})
 }
 
-// probing returns a Pod with a probe for which the kubelet connects to the metadata service of a cloud, from
-// the network of the node and so past all NetworkPolicies.
+// probing returns a Pod with a probe for which the kubelet connects to the metadata service of a cloud. The
+// kubelet connects from the network of the node, which NetworkPolicies do not limit.
 func probing() func(*Scenario) *unstructured.Unstructured {
 	return onNetwork(nil, "livenessProbe", map[string]any{"httpGet": map[string]any{"host": "169.254.169.254", "port": int64(80)}})
 }
@@ -268,8 +268,8 @@ func (e *Scenario) outsideOfLists() func(context.Context, *Scenario) Finding {
 	return runsPods(pods, all...)
 }
 
-// forgeStatus patches the status of an object as the tenant, in a dry run. An admin creates the
-// object, only if the tenant has the right to write such a status.
+// forgeStatus patches the status of an object as the tenant, in a dry run. An admin creates the object, but
+// only if the tenant has the right to write such a status.
 func (e *Scenario) forgeStatus(ctx context.Context, u *unstructured.Unstructured, change string) error {
 	patch := func() error {
 		return e.As.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
@@ -417,7 +417,8 @@ func addForeignVolume(register func(...Attack)) {
 	}
 	own := creating(claim(nil))
 	named := claim(map[string]any{"volumeName": "other-tenants-volume"})
-	// stateful asks for a StatefulSet with a claim, and then for the claim as its controller.
+	// stateful sends a request for a StatefulSet with a claim, and then for the claim as the StatefulSet's
+	// controller.
 	stateful := func(claim func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
 		return func(ctx context.Context, e *Scenario) error {
 			set := workloads[slices.IndexFunc(workloads, func(w workload) bool { return w.kind == "StatefulSet" })]
@@ -430,7 +431,7 @@ func addForeignVolume(register func(...Attack)) {
 			return e.creates(ctx, set.controller, made)
 		}
 	}
-	// No level of Pod Security refuses the volume of the driver.
+	// No Pod Security level refuses the volume of the driver.
 	var pods []func(*Scenario) *unstructured.Unstructured
 	var mounts []request
 	for _, mount := range []struct {

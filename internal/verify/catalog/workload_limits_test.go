@@ -76,7 +76,8 @@ func TestHostInUse(t *testing.T) {
 	}
 }
 
-// W11 tries what is outside of a list only if the tenant has the list: others allow everything.
+// TestOutsideOfLists checks that W11 tries values outside of a list only if the tenant has the list: a
+// missing list allows everything.
 func TestOutsideOfLists(t *testing.T) {
 	t.Parallel()
 	images := &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"registry.example.com/**"}}

@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// interval is the time between two reads of the Secret, and retry the time to the
-	// next attempt after a failure.
+	// interval is the time between two reads of the Secret. retry is the time until the next attempt after
+	// a failure.
 	interval, retry = time.Minute, 2 * time.Second
-	// rotation is how long a path is in use, and overlap how long replicas accept it
-	// after that: longer than a replica, or an API server, needs to learn the next path.
+	// rotation is the time for which the API server calls a path. overlap is the time for which replicas
+	// accept the path after that: longer than a replica or an API server needs to learn the next path.
 	rotation, overlap = time.Hour, 2 * interval
 	// lookAgain is the minimum time between two reads of the Secret that unknown paths
 	// cause.
@@ -47,20 +47,20 @@ const (
 // path is a secret path.
 type path struct {
 	Secret string `json:"secret"`
-	// Since is when the path was created, and Until when replicas stop accepting it; zero
+	// Since is the time when the path was created, and Until the time when replicas stop accepting it; zero
 	// means never.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Keeper rotates the paths and accepts requests that use them. It runs in each replica.
+// Keeper rotates the paths, and accepts requests that use them. It runs in each replica.
 type Keeper struct {
 	// Client reads and writes through the API server, without a cache.
 	Client client.Client
 	// Namespace and Secret name the Secret with the paths, which must exist.
 	Namespace, Secret string
-	// Publish tells the API server which path to call. The Keeper calls it after each
-	// read of the Secret.
+	// Publish writes the path that the API server calls into the webhook configurations. The Keeper calls
+	// it after each read of the Secret.
 	Publish func(ctx context.Context, secret string) error
 	// Now returns the time.
 	Now func() time.Time
@@ -72,7 +72,7 @@ type Keeper struct {
 	first chan struct{}
 }
 
-// Published returns a channel that is closed when the API server knows the paths of the webhooks.
+// Published returns a channel that is closed after the first path is in the webhook configurations.
 func (k *Keeper) Published() <-chan struct{} {
 	k.once.Do(func() { k.first = make(chan struct{}) })
 	return k.first
@@ -81,7 +81,8 @@ func (k *Keeper) Published() <-chan struct{} {
 // NeedLeaderElection returns false: each replica needs the paths.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps the paths up to date until the context ends. It logs errors and retries.
+// Start keeps the paths up to date until the context ends. It logs errors and retries, and always returns
+// nil.
 func (k *Keeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("caller")
 	for started := false; ; {
@@ -139,8 +140,8 @@ func (k *Keeper) keep(ctx context.Context, renew bool) error {
 	}
 }
 
-// get returns the paths in the Secret. If it cannot parse them it returns none, and the
-// caller creates new ones.
+// get returns the paths in the Secret, or an error if it cannot read the Secret. If it cannot parse the
+// paths, it returns none, and the caller creates new ones.
 func (k *Keeper) get(ctx context.Context, secret *corev1.Secret) ([]path, error) {
 	if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, secret); err != nil {
 		return nil, fmt.Errorf("cannot read the paths of the webhooks in Secret %s/%s: %w", k.Namespace, k.Secret, err)
@@ -177,7 +178,7 @@ func (k *Keeper) accepts(secret string) (accepted, unsure bool) {
 	return false, true
 }
 
-// errUnknown is the error for a caller that did not prove that it is the API server.
+// errUnknown is the error for a caller that did not prove to be the API server.
 var errUnknown = errors.New("not found")
 
 // Only returns a handler that passes a request on if its path is the prefix with a valid secret,

@@ -1,11 +1,11 @@
-// Package quotatransfer is the webhook that lets a request wait while the manager moves a part
-// of the tenant's quota into the request's namespace. It does not enforce quotas: the API
-// server's own quota decides each request that the webhook allows, and the webhook denies
-// only requests that this quota would deny as well, in order to tell the user what the
-// tenant has left. While the webhook is down, each namespace keeps its part.
+// Package quotatransfer is the webhook that delays a request while the manager moves a part of the tenant's
+// quota into the request's namespace. It does not enforce quotas: the API server's own quota decides about
+// each request that the webhook allows. The webhook denies only requests that this quota would deny as
+// well, in order to tell the user how much of the tenant's quota is free. While the webhook is down, each
+// namespace keeps its part.
 //
-// The webhook itself moves nothing. It writes the wishes of waiting requests to the
-// namespace's part, and the manager that holds the lease divides the quota again: see
+// The webhook itself moves nothing. It writes the demand of waiting requests, called a wish, to the
+// namespace's part, and the manager that is the leader divides the quota again: see
 // [tenancy.DistributeQuota].
 package quotatransfer
 
@@ -24,42 +24,42 @@ import (
 )
 
 const (
-	// patience is the maximum time that a request waits. It is less than the API server
-	// waits for the webhook.
+	// patience is the maximum time that a request waits. It is less than the time that the API server waits
+	// for the webhook.
 	patience = 8 * time.Second
-	// grace is how long a request waits that exceeds what the tenant has left: Kubernetes
-	// takes a moment to subtract deleted objects from the usage.
+	// grace is the time that a request waits if it exceeds the free quota of the tenant: Kubernetes takes a
+	// moment to subtract deleted objects from the usage.
 	grace = 2 * time.Second
 	// tick is the interval at which the handler checks waiting requests.
 	tick = 20 * time.Millisecond
-	// viewDelay is how long after this replica the API server may learn of a changed
-	// quota.
+	// viewDelay is the maximum delay after which the API server knows a changed quota that this replica has
+	// seen.
 	viewDelay = 250 * time.Millisecond
-	// kept is the time for which a namespace keeps the quota of a dry run, even if requests
-	// in other namespaces need it: the API server's quota still has to check the dry run.
+	// kept is the time for which a namespace keeps the quota of a dry run, even if requests in other
+	// namespaces need the quota: the API server's quota still has to check the dry run.
 	kept = 2 * viewDelay
-	// maxWaiting is the maximum number of waiting requests in a namespace. Further
-	// requests do not wait: the namespace's part decides them.
+	// maxWaiting is the maximum number of waiting requests in a namespace. Further requests do not wait:
+	// the API server decides about them with the namespace's current part.
 	maxWaiting = 500
 )
 
 // indexTenant is the index of parts by tenant.
 const indexTenant = "divided-quota-of"
 
-// Handler answers the admission reviews for requests in namespaces with a part of a
-// quota. It may be used from many goroutines.
+// Handler answers the admission reviews for requests in namespaces with a part of a quota. It is safe for
+// concurrent use.
 type Handler struct {
-	// Client reads from a cache with the index of [Index], and writes.
+	// Client reads from a cache with the index of [Index], and writes to the API server.
 	Client client.Client
 	// Replica is the name of this replica, unique among all replicas.
 	Replica string
 	// Owns reports whether the user of a request owns a tenant.
 	Owns func(request admission.Request, tenant *v1alpha1.Tenant) bool
-	// Stopped is closed when the replica stops. Requests do not wait any longer then.
+	// Stopped is closed when the replica stops. Requests then stop waiting.
 	Stopped <-chan struct{}
 
 	mu sync.Mutex
-	// lanes are the queues of the namespaces in which a request waits or has waited.
+	// lanes are the queues of namespaces in which a request waits or has waited, by namespace.
 	lanes map[string]*requestQueue
 }
 
@@ -77,8 +77,8 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Handle implements [admission.Handler]. It allows a request that it cannot decide, and
-// leaves it to the API server.
+// Handle implements [admission.Handler]. It allows a request about which it cannot decide, and leaves the
+// decision to the API server.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	demand, err := quota.Of(&request.AdmissionRequest)
 	if err != nil || len(demand.Delta) == 0 {
@@ -107,8 +107,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return h.wait(ctx, request, l, w)
 }
 
-// leave removes a request from its lane, and withdraws the lane's wish later if no other
-// request does: the wish would hold quota that requests in other namespaces need.
+// leave removes a request from its queue. If it was the last one, leave withdraws the queue's wish after a
+// delay: the wish would hold quota that requests in other namespaces need.
 func (h *Handler) leave(ctx context.Context, l *requestQueue, w *waitingRequest) {
 	if wish := l.leave(w); !wish {
 		return
@@ -120,13 +120,13 @@ func (h *Handler) leave(ctx context.Context, l *requestQueue, w *waitingRequest)
 	time.AfterFunc(delay, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		// If this fails, the wish ends when the replica does not renew it.
+		// If the withdrawal fails, the wish expires, because the replica does not renew it.
 		_ = l.check(ctx, h, time.Now())
 	})
 }
 
-// wait waits until the request fits, exceeds the tenant's quota, or has waited too long,
-// and returns the response.
+// wait waits until the request fits, exceeds the tenant's quota, or has waited for the maximum time. It
+// returns the response.
 func (h *Handler) wait(ctx context.Context, request admission.Request, l *requestQueue, w *waitingRequest) admission.Response {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -151,15 +151,14 @@ func (h *Handler) wait(ctx context.Context, request admission.Request, l *reques
 		select {
 		case <-ticker.C:
 		case <-h.Stopped:
-			return admission.Allowed("").WithWarnings("the manager stopped before it moved quota into namespace " + request.Namespace + ": what the namespace has decides")
+			return admission.Allowed("").WithWarnings("the manager stopped before it moved quota into namespace " + request.Namespace + ": the quota of the namespace decides")
 		case <-ctx.Done():
-			return admission.Allowed("").WithWarnings("the tenant's quota could not be moved into namespace " + request.Namespace + " in time: what the namespace has decides")
+			return admission.Allowed("").WithWarnings("the tenant's quota could not be moved into namespace " + request.Namespace + " in time: the quota of the namespace decides")
 		}
 	}
 }
 
-// parts returns the parts of quotas in a namespace. Do not change them: they are the
-// cache's own objects.
+// parts returns the parts of quotas in a namespace. Do not change them: they are objects of the cache.
 func (h *Handler) parts(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
 	var list corev1.ResourceQuotaList
 	if err := h.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{tenancy.LabelQuotaScope: tenancy.QuotaScopeTenant}, client.UnsafeDisableDeepCopy); err != nil {

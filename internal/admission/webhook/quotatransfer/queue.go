@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	// gather is how long the first request waits for others before the lane writes their
-	// wishes: a Deployment creates several Pods at once.
+	// gather is the time that the first request waits for others before the queue writes their wish: a
+	// Deployment creates several Pods at once.
 	gather = 10 * time.Millisecond
-	// renewal is the interval at which the lane renews its wishes.
+	// renewal is the interval at which the queue renews its wishes.
 	renewal = time.Second
-	// maxHeld is the maximum time that a request waits only because a part is about to
-	// change: the manager that changes it may have stopped.
+	// maxHeld is the maximum time that a request waits only because a part is about to change: the manager
+	// that changes the part may have stopped.
 	maxHeld = 2 * time.Second
-	// settleDelay is how long the used amount must not fall before a request may use what
-	// became free. Kubernetes recounts a quota for each deleted object, and a recount
-	// misses objects that are admitted but not stored yet: what passes between two
-	// recounts would be admitted twice.
+	// settleDelay is the time for which the used amount must not fall before a request may use the freed
+	// amount. Kubernetes recounts a quota for each deleted object, and a recount misses objects that are
+	// admitted but not stored yet. Without the delay, requests between two recounts would use the same
+	// amount twice.
 	settleDelay = 300 * time.Millisecond
 	// fieldOwner is the field manager of the wishes.
 	fieldOwner = "tenure-webhook"
 )
 
-// waitState is the state of a waiter.
+// waitState is the state of a waiting request.
 type waitState int
 
 const (
-	// waits means that the namespace does not have enough.
+	// waits means that the free quota of the namespace does not suffice.
 	waits waitState = iota
-	// fits means that the namespace has enough.
+	// fits means that the free quota of the namespace suffices.
 	fits
-	// refused means that the tenant does not have enough.
+	// refused means that the free quota of the tenant does not suffice.
 	refused
 )
 
@@ -50,50 +50,50 @@ const (
 type waitingRequest struct {
 	// needs are the resources that the request needs, by the name of the part.
 	needs map[string]corev1.ResourceList
-	// sure is set if the parts certainly count the request.
+	// sure is set if it is certain that the parts count the request.
 	sure bool
 	// dryRun is set if the API server will not count the request.
 	dryRun bool
-	// since is the time when the request arrived, and short the time when the tenant's free quota
-	// became too small for it.
+	// since is the time when the request arrived, and short the time since which the tenant's free quota
+	// has been too small for it.
 	since, short time.Time
 	verdict      waitState
 }
 
-// requestQueue lets the requests in a namespace through in the order of their arrival, except
-// requests for which the tenant does not have enough.
+// requestQueue lets the requests in a namespace through in the order of their arrival, except requests for
+// which the tenant's free quota does not suffice.
 type requestQueue struct {
 	namespace string
 
 	mu      sync.Mutex
 	waiters []*waitingRequest
-	// looked is when the lane last checked all waiters.
+	// looked is the time when the queue last checked all waiting requests.
 	looked time.Time
-	// sent are the requests that passed but that the quota does not count yet, and
-	// written the last wish, by the name of the part.
+	// sent are the requests that passed but that the quota does not count yet, and written is the last
+	// wish, by the name of the part.
 	sent    map[string]*passedRequests
 	written map[string]wrote
-	// keepUntil is until when the lane withdraws no wish, for the last dry run.
+	// keepUntil is the time until which the queue withdraws no wish, because of the last dry run.
 	keepUntil time.Time
-	// held is when the lane first saw that a part is about to change.
+	// held is the time since which a part has been about to change, by the name of the part.
 	held map[string]time.Time
-	// falls are the used amounts that fell a moment ago, by the name of the part.
+	// falls are the used amounts that fell recently, by the name of the part.
 	falls map[string]*fallingUsage
 }
 
 // fallingUsage is a used amount that may fall further.
 type fallingUsage struct {
-	// used is the used amount at the last call of see, and most the largest since the
-	// amount began to fall.
+	// used is the used amount at the last call of observe, and most the largest amount since the amount
+	// began to fall.
 	used, most corev1.ResourceList
-	// first is when the amount began to fall, and last when it fell again. They are zero
+	// first is the time when the amount began to fall, and last the time when it last fell. They are zero
 	// while it does not fall.
 	first, last time.Time
 }
 
-// observe records the used amount, and returns the amount to expect: the largest one, until
-// the amount has not fallen for the time settle. An amount that keeps falling is believed
-// after the time maxHeld.
+// observe records the used amount, and returns the amount to expect. This is the largest recent amount
+// until the amount has not fallen for settleDelay. After maxHeld, observe returns the recorded amount even
+// if it keeps falling.
 func (f *fallingUsage) observe(used corev1.ResourceList, now time.Time) corev1.ResourceList {
 	fell := tenancy.Lacks(used, f.used)
 	switch {
@@ -111,13 +111,13 @@ func (f *fallingUsage) observe(used corev1.ResourceList, now time.Time) corev1.R
 	return f.most
 }
 
-// wrote is a wish that the lane wrote, and the time.
+// wrote is a wish that the queue wrote, and the time of the write.
 type wrote struct {
 	hard corev1.ResourceList
 	at   time.Time
 }
 
-// join adds a waiter and returns true, or returns false if there are too many.
+// join adds a waiting request and returns true, or returns false if there are too many.
 func (l *requestQueue) join(w *waitingRequest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *requestQueue) join(w *waitingRequest) bool {
 	return true
 }
 
-// leave removes a waiter, and reports whether it was the last one and left a wish behind.
+// leave removes a waiting request, and reports whether it was the last one and its wish remains.
 func (l *requestQueue) leave(w *waitingRequest) (wish bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +137,8 @@ func (l *requestQueue) leave(w *waitingRequest) (wish bool) {
 	return len(l.waiters) == 0 && len(l.written) > 0
 }
 
-// look returns the verdict on a waiter. It checks all waiters, unless another goroutine
-// has just done so, and writes their wishes.
+// look returns the state of a waiting request, or an error if it cannot read or write the parts. It checks
+// all waiting requests and writes their wishes, unless another goroutine has just done so.
 func (l *requestQueue) look(ctx context.Context, h *Handler, w *waitingRequest) (waitState, error) {
 	l.mu.Lock()
 	now := time.Now()
@@ -156,7 +156,7 @@ func (l *requestQueue) look(ctx context.Context, h *Handler, w *waitingRequest) 
 	return w.verdict, nil
 }
 
-// check checks all waiters, and writes or withdraws their wishes.
+// check checks all waiting requests, and writes or withdraws their wishes.
 func (l *requestQueue) check(ctx context.Context, h *Handler, now time.Time) error {
 	l.mu.Lock()
 	wishes, err := l.lookAll(ctx, h, now)
@@ -172,13 +172,13 @@ func (l *requestQueue) check(ctx context.Context, h *Handler, now time.Time) err
 	return nil
 }
 
-// wish is a patch to write to a part.
+// wish is a patch of a part's annotation.
 type wish struct {
 	object *corev1.ResourceQuota
 	patch  client.Patch
 }
 
-// lookAll sets the verdict of each waiter, and returns the wishes to write.
+// lookAll sets the state of each waiting request, and returns the wishes to write.
 func (l *requestQueue) lookAll(ctx context.Context, h *Handler, now time.Time) ([]wish, error) {
 	parts, err := h.parts(ctx, l.namespace)
 	if err != nil {
@@ -209,24 +209,23 @@ func (l *requestQueue) lookAll(ctx context.Context, h *Handler, now time.Time) (
 	return wishes, nil
 }
 
-// state is the state of a part during one check of the waiters.
+// state is the state of a part during one check of the waiting requests.
 type state struct {
 	part *corev1.ResourceQuota
-	// onTheWay is set if requests passed that the quota does not count yet.
+	// onTheWay is set if the quota does not count all passed requests yet.
 	onTheWay bool
-	// left is what is free in the part, less the needs of the waiters checked so far and
-	// of requests that have waited at other replicas for longer than these, and level the
-	// size that the part needs for them and for the requests that the quota
-	// does not count yet.
+	// left is the free amount of the part, less the needs of the waiting requests checked so far and of
+	// requests that have waited longer at other replicas. level is the size that the part needs for them
+	// and for the requests that the quota does not count yet.
 	left, level corev1.ResourceList
-	// settled is like left, but without what became free a moment ago.
+	// settled is left without the amount that was freed recently.
 	settled corev1.ResourceList
-	// held is set if the part is about to change, and blocked if a waiter needs more than
-	// the part has; since is when the oldest such waiter arrived.
+	// held is set if the part is about to change. blocked is set if a waiting request needs more than the
+	// free amount of the part, and since is the arrival time of the oldest such request.
 	held, blocked bool
 	since         time.Time
-	// total returns the quota of the tenant. It reads the quota on the first call only,
-	// as most checks do not need it.
+	// total returns the quota of the tenant. It reads the quota at the first call only, because most checks
+	// do not need it.
 	total func() (*total, error)
 }
 
@@ -267,7 +266,7 @@ func (l *requestQueue) state(ctx context.Context, h *Handler, part *corev1.Resou
 	}
 }
 
-// after reports whether all waiters for a part arrived after a time.
+// after reports whether all waiting requests for a part arrived after a time.
 func (l *requestQueue) after(part string, since time.Time) bool {
 	return !slices.ContainsFunc(l.waiters, func(w *waitingRequest) bool {
 		_, needs := w.needs[part]
@@ -275,8 +274,8 @@ func (l *requestQueue) after(part string, since time.Time) bool {
 	})
 }
 
-// short is true if the tenant has less left than a waiter needs, after the waiters before
-// it, and full if it has less even without them.
+// short returns two results. short is true if the tenant's free quota does not suffice for a request after
+// the requests before it. full is true if the free quota does not suffice even without them.
 func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	total, err := s.total()
 	if err != nil || total == nil {
@@ -286,7 +285,7 @@ func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
 }
 
-// judge sets the verdict of a waiting request, and subtracts its needs from the remaining quota.
+// judge sets the state of a waiting request, and subtracts its needs from the remaining quota.
 func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) error {
 	blocked, held, short, full := false, false, false, false
 	var of []*state
@@ -316,7 +315,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 		w.verdict = refused
 	}
 	if short {
-		// The waiter may still fit, if a request before it fails.
+		// The request may still fit, if a request before it fails.
 		return nil
 	}
 	goes := !blocked && !held
@@ -325,7 +324,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 	}
 	if goes && w.dryRun {
 		l.keepUntil = now.Add(kept)
-		return nil // it uses nothing
+		return nil // a dry run uses no quota
 	}
 	for _, s := range of {
 		need := w.needs[s.part.Name]
@@ -334,7 +333,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 		case goes:
 			l.sent[s.part.Name].add(need, now)
 		case blocked:
-			// Later waiters wait as well, even if they would fit.
+			// Later requests wait as well, even if they would fit.
 			s.blocked = true
 			if s.since.IsZero() {
 				s.since = w.since
@@ -344,8 +343,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 	return nil
 }
 
-// wish returns the patch for a part's annotation, or nil: the needs of the waiting requests, or
-// their removal.
+// wish returns the patch that writes or withdraws the wish of the waiting requests for a part, or nil.
 func (l *requestQueue) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 	before, asked := l.written[s.part.Name]
 	switch {
@@ -364,8 +362,7 @@ func (l *requestQueue) wish(h *Handler, s *state, now time.Time) (*wish, error) 
 	return h.patch(s.part, &tenancy.QuotaRequest{At: now, Since: s.since, Hard: level}, now)
 }
 
-// patch returns a patch that sets or removes the replica's wish, and removes wishes that
-// do not count any more.
+// patch returns a patch that sets or removes the replica's wish, and removes expired wishes.
 func (h *Handler) patch(part *corev1.ResourceQuota, wanted *tenancy.QuotaRequest, now time.Time) (*wish, error) {
 	annotations := map[string]*string{}
 	_, ended := tenancy.ReadQuotaRequests(part, now)

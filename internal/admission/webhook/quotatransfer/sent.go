@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxCountDelay is the maximum time until the API server counts a request that passed. A
-// request that is not counted by then was denied for another reason.
+// maxCountDelay is the maximum time until the API server counts a request that passed. If it does not count
+// a request by then, it has denied the request for another reason.
 const maxCountDelay = time.Second
 
-// passedRequests are the requests that passed and that the used amount does not include yet. The
-// zero value is empty.
+// passedRequests are the requests that passed but that the used amount does not include yet. The zero value
+// is ready to use.
 type passedRequests struct {
-	// used is the used amount at the last call of observe. counted is the amount that was
-	// counted since and matches none of the entries.
+	// used is the used amount at the last call of observe. counted is the amount that the API server has
+	// counted since and that matches no entry.
 	used, counted corev1.ResourceList
 	entries       []entry
 }
@@ -30,8 +30,8 @@ func (s *passedRequests) add(what corev1.ResourceList, now time.Time) {
 	s.entries = append(s.entries, entry{what, now})
 }
 
-// observe records the used amount, and returns what the pending requests will add to it. It
-// assumes that the API server counts requests in the order in which they passed.
+// observe records the used amount, and returns the amount that the pending requests will add. It assumes
+// that the API server counts requests in the order in which they passed.
 func (s *passedRequests) observe(used corev1.ResourceList, now time.Time) corev1.ResourceList {
 	if len(s.entries) == 0 {
 		s.used, s.counted = used, nil
@@ -118,7 +118,7 @@ func positive(a corev1.ResourceList) corev1.ResourceList {
 	return a
 }
 
-// only returns the entries of a whose names the other list has as well.
+// only returns the entries of a with a name that the other list also contains.
 func only(a, names corev1.ResourceList) corev1.ResourceList {
 	left := corev1.ResourceList{}
 	for name := range names {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestSent counts what was let through until the API server counts it.
+// TestSent checks that requests that passed are counted until the API server counts them.
 func TestSent(t *testing.T) {
 	t.Parallel()
 	list := func(n int64) corev1.ResourceList {

@@ -18,7 +18,7 @@ import (
 // maxListed is the maximum number of namespaces in a refusal.
 const maxListed = 10
 
-// total is a quota of a tenant.
+// total is a quota that a tenant shares among its namespaces.
 type total struct {
 	tenant *v1alpha1.Tenant
 	name   string
@@ -27,7 +27,7 @@ type total struct {
 	used map[string]corev1.ResourceList
 }
 
-// total returns the quota that a part belongs to, or nil if the Tenant no longer has it.
+// total returns the quota that a part belongs to, or nil if the Tenant or its quota no longer exists.
 func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total, error) {
 	t := &total{tenant: &v1alpha1.Tenant{}, used: map[string]corev1.ResourceList{}}
 	name := part.Labels[v1alpha1.LabelFluxTenant]
@@ -57,7 +57,7 @@ func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total
 	return t, nil
 }
 
-// rest returns the tenant's free amount.
+// rest returns the free amount of the tenant's quota.
 func (t *total) rest() corev1.ResourceList {
 	left := t.limit
 	for _, used := range t.used {
@@ -66,9 +66,9 @@ func (t *total) rest() corev1.ResourceList {
 	return left
 }
 
-// refusal returns a response that denies the request and tells the user what the tenant
-// has and uses. It begins with the words of the API server's own quota, by which
-// controllers recognize a quota error.
+// refusal returns a response that denies the request and tells the user the limit and the usage of the
+// tenant. It begins with the words of the API server's own quota, by which controllers recognize a quota
+// error.
 func (h *Handler) refusal(ctx context.Context, request admission.Request, w *waitingRequest) admission.Response {
 	parts, err := h.parts(ctx, request.Namespace)
 	if err != nil {
@@ -91,12 +91,12 @@ func (h *Handler) refusal(ctx context.Context, request admission.Request, w *wai
 	return admission.Allowed("")
 }
 
-// kubernetesAccounts is the start of the user names of Kubernetes' controllers. They copy
-// errors into events and conditions in the namespace, which its tenant reads.
+// kubernetesAccounts is the prefix of the user names of Kubernetes' controllers. They copy errors into
+// events and conditions in the namespace, which its tenant reads.
 const kubernetesAccounts = "system:serviceaccount:kube-system:"
 
-// message returns the text of a refusal. It leaves out the names of namespaces, except
-// for users who may know them (names).
+// message returns the text of a refusal. It contains the names of other namespaces only if names is set,
+// for users who may know them.
 func (t *total) message(namespace string, need corev1.ResourceList, names bool) string {
 	var requested, used, limited []string
 	left := t.rest()
@@ -115,7 +115,7 @@ func (t *total) message(namespace string, need corev1.ResourceList, names bool) 
 		t.name, t.tenant.Name, strings.Join(requested, ", "), strings.Join(used, ", "), strings.Join(limited, ", "))
 }
 
-// by returns a list of the namespaces that use a resource, the largest first.
+// by returns a list of the namespaces that use a resource, the largest usage first.
 func (t *total) by(name corev1.ResourceName, namespace string, names bool) string {
 	var users []string
 	for _, ns := range slices.Sorted(maps.Keys(t.used)) {

@@ -18,45 +18,43 @@ import (
 )
 
 const (
-	// content is the annotation of the Lease with the reservations. Leases need the fewest
-	// rights: unlike ConfigMaps, the Leases of a namespace hold neither configuration nor
-	// secrets.
+	// content is the annotation of the Lease with the reservations. The manager needs few rights for
+	// Leases: unlike ConfigMaps, the Leases of a namespace hold neither configuration nor secrets.
 	content = "tenure.dev/ledger"
 	// prefix begins the names of the Leases; the tenant's name follows.
 	prefix = "tenure-ledger-"
 	// fieldOwner is the field manager of the Leases.
 	fieldOwner = "tenure-webhook"
-	// remembered is how long the mark of a namespace is known after it was seen, at
-	// least. It only has to be longer than an admission counts.
+	// remembered is the minimum time for which a Keeper remembers the mark of a namespace. It only has to
+	// be longer than [Lifetime].
 	remembered = 5 * Lifetime
 )
 
-// ErrChanged is returned if another replica has changed the reservations since they were read.
-// Read them again.
-var ErrChanged = errors.New("the reservations were changed by somebody else")
+// ErrChanged means that another replica has changed the reservations since they were read. Read them again.
+var ErrChanged = errors.New("another replica has changed the reservations")
 
-// Record holds reservations as they were read or written.
+// Record holds reservations that were read or written.
 type Record struct {
-	// Reservations is the content.
+	// Reservations is the content of the Lease.
 	Reservations
-	// lease holds it, and is nil if there is none yet.
+	// lease is the Lease with the reservations, or nil if there is none yet.
 	lease *coordinationv1.Lease
 }
 
-// Keeper reads and writes the reservations for one replica, and knows which admissions are
-// over. The zero value, with Client, Namespace and Now, is ready; it may be used from
-// many goroutines.
+// Keeper reads and writes the reservations for one replica, and knows which admissions have ended. The zero
+// value with Client, Namespace and Now is ready to use. It is safe for concurrent use.
 type Keeper struct {
-	// Client reads and writes the API server itself, without a cache.
+	// Client reads and writes through the API server, without a cache.
 	Client client.Client
-	// Namespace is where the Leases are.
+	// Namespace is the namespace of the Leases.
 	Namespace string
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
 
 	mu    sync.Mutex
 	known map[string]*Record
-	// seen are marks of namespaces: the first since then, the second from before.
+	// seen are the marks of the namespaces that appeared: the first set since the time since, the second
+	// before it.
 	seen  [2]map[types.UID]bool
 	since time.Time
 }
@@ -106,9 +104,8 @@ func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 	return r, nil
 }
 
-// Write replaces the reservations in before by l. It returns [ErrChanged] if they have changed
-// since they were read, and another error if they are too large or the API server does not accept
-// them.
+// Write replaces the reservations in before by l. It returns [ErrChanged] if they have changed since they
+// were read, and another error if the reservations are too large or the API server refuses the write.
 func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, l Reservations) error {
 	encoded, err := l.Encode()
 	if err != nil {
@@ -145,9 +142,9 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 	return nil
 }
 
-// Withdraw removes the admission of a request that made no namespace and will make none. It does nothing if
-// there is no such admission, or if the reservations are those of another Tenant with the same name. It
-// returns the errors of [Keeper.Read] and [Keeper.Write].
+// Withdraw removes the admission of a request that created no namespace and will create none. It does
+// nothing if there is no such admission, or if the reservations belong to another Tenant with the same
+// name. It returns the errors of [Keeper.Read] and [Keeper.Write].
 func (k *Keeper) Withdraw(ctx context.Context, t *v1alpha1.Tenant, request types.UID) error {
 	for {
 		r, err := k.Read(ctx, t.Name)
@@ -178,7 +175,7 @@ func (k *Keeper) Ended(a Admission) bool {
 func (k *Keeper) MarkSeen(namespace client.Object) {
 	mark := types.UID(namespace.GetAnnotations()[Mark])
 	now := k.Now()
-	// At the start all namespaces are seen; the admissions of old ones are long over.
+	// After a start, the cache reports all namespaces. The admissions of old namespaces ended long ago.
 	if mark == "" || namespace.GetCreationTimestamp().Add(remembered).Before(now) {
 		return
 	}

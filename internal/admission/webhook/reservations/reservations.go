@@ -1,14 +1,13 @@
-// Package reservations counts the namespaces that a tenant's owners create, so that their number
-// never exceeds the tenant's quota.
+// Package reservations counts the namespaces that a tenant's owners create, so that their number never
+// exceeds the tenant's quota.
 //
-// Each Tenant with a quota has reservations: the names of namespaces that may exist, and the
-// admissions whose result is not known yet. The webhook reserves a name before it admits the
-// namespace, by compare and swap, so that of two replicas with the same count one writes and the
-// other counts again. An admission ends when its namespace appears, which carries the
-// admission's mark, when the webhook withdraws it because the API server gets no answer, or after
-// two minutes. A name is released when it has no open admission and the API server reports that
-// the namespace does not exist. So the reservations hold every namespace that a cache does not
-// show yet: see docs/design/owners-namespaces.md.
+// Each Tenant with an admitted namespace has reservations: the names of namespaces that may exist, and
+// the open admissions, whose result is not known yet. The webhook reserves a name before it admits the
+// namespace, by compare and swap: of two replicas with the same count, one writes and the other counts
+// again. An admission ends when its namespace appears with the admission's mark, when the webhook withdraws
+// it because the API server gets no answer, or after two minutes. A name is released when it has no open
+// admission and the API server reports that the namespace does not exist. So the reservations hold every
+// namespace that a cache does not contain yet: see docs/design/owners-namespaces.md.
 package reservations
 
 import (
@@ -26,23 +25,23 @@ const (
 	// Mark is the annotation of a namespace with the UID of the admission that created it.
 	// Only the webhook writes it, and it only shows that the request has ended.
 	Mark = admission.AdmissionMark
-	// Lifetime is how long an admission counts of which nothing is seen. A request to
-	// the API server ends after a minute, so that a namespace is there by then or
-	// never; the rest is for clocks of replicas that differ.
+	// Lifetime is the time for which an admission counts if its namespace does not appear. A request to the
+	// API server ends after a minute, so the namespace exists by then or never will; the rest allows for
+	// differences between the clocks of replicas.
 	Lifetime = 2 * time.Minute
-	// MaxSize is how long the reservations may be, in bytes, with room for the Lease's other
-	// annotations: Kubernetes lets an object have 256 KiB of them. It is enough for 10,000 names
+	// MaxSize is the maximum size of the reservations, in bytes. It leaves room for the Lease's other
+	// annotations: Kubernetes limits the annotations of an object to 256 KiB. It suffices for 10,000 names
 	// of 20 characters.
 	MaxSize = 250_000
 )
 
-// Admission is a namespace that was admitted and may not be there yet.
+// Admission is the admission of a namespace that may not exist yet.
 type Admission struct {
-	// Name is the namespace's.
+	// Name is the name of the namespace.
 	Name string `json:"name"`
-	// Request is the admission request's UID, and the namespace's [Mark].
+	// Request is the UID of the admission request, and the [Mark] of the namespace.
 	Request types.UID `json:"request"`
-	// At is when it was admitted.
+	// At is the time of the admission.
 	At time.Time `json:"at"`
 }
 
@@ -52,11 +51,11 @@ type Reservations struct {
 	// Tenant and Generation are the UID and generation of the Tenant at the last decision.
 	Tenant     types.UID `json:"tenant"`
 	Generation int64     `json:"generation"`
-	// Closed says that the Tenant is being deleted and gets no more namespaces.
+	// Closed is set if the Tenant is being deleted and gets no more namespaces.
 	Closed bool `json:"closed,omitempty"`
-	// Names are namespaces that may be there and of which no admission is left. Sorted.
+	// Names are the sorted names of namespaces that may exist and have no open admission.
 	Names []string `json:"names,omitempty"`
-	// Admitted are the admissions whose requests may not be over.
+	// Admitted are the admissions that may not have ended.
 	Admitted []Admission `json:"admitted,omitempty"`
 }
 
@@ -72,8 +71,8 @@ func (l Reservations) ForTenant(t *v1alpha1.Tenant) Reservations {
 	return l
 }
 
-// WithoutEnded returns the reservations without the admissions that have ended. It keeps their
-// names, because their namespaces may exist.
+// WithoutEnded returns the reservations without the admissions that have ended, which the function over
+// reports. It keeps their names, because their namespaces may exist.
 func (l Reservations) WithoutEnded(over func(Admission) bool) Reservations {
 	names, left := slices.Clone(l.Names), []Admission(nil)
 	for _, a := range l.Admitted {
@@ -88,15 +87,15 @@ func (l Reservations) WithoutEnded(over func(Admission) bool) Reservations {
 	return l
 }
 
-// Confirm returns the reservations with the names of the existing namespaces. The caller must read
-// these namespaces from the API server after it has called WithoutEnded: otherwise the namespace
-// of an admission that ended in between would be missing.
+// Confirm returns the reservations with the names of the existing namespaces. The caller must read these
+// namespaces from the API server after the call of WithoutEnded: otherwise the namespace of an admission
+// that ended in between would be missing.
 func (l Reservations) Confirm(namespaces []string) Reservations {
 	l.Names = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	return l
 }
 
-// Admit returns the reservations with one admission more.
+// Admit returns the reservations with another admission.
 func (l Reservations) Admit(a Admission) Reservations {
 	l.Admitted = append(slices.Clone(l.Admitted), a)
 	return l
