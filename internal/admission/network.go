@@ -250,10 +250,10 @@ func hosts() Rule {
 // ingressAnnotations returns the rule about the annotations of Ingresses, of the Services behind them, and of the
 // Services that controllers make of a Gateway or a Canary, with
 // which a tenant reaches into an ingress controller that others use: they write text into its configuration, join the load
-// balancer of a group of Ingresses, lead requests to target groups of others, have the controller send
-// requests to an address within the cluster, or name an object of another namespace. The controller may
-// connect to all tenants' Pods. The names are those of the
-// controllers' documentation: ingress-nginx, NGINX, HAProxy, AWS, GKE and Traefik. Traefik joins namespace
+// balancer of a group of Ingresses, lead requests to target groups or Services of others, use a certificate of the
+// cloud account, have the controller send requests to an address within the cluster, or name an object of another
+// namespace. The controller may connect to all tenants' Pods. The names are those of the controllers' documentation:
+// ingress-nginx, NGINX, HAProxy, AWS, GKE, Azure, APISIX, Skipper, Traefik, and load balancers of clouds. Traefik joins namespace
 // and name with a hyphen, so that no expression can tell whose object an annotation names.
 //
 // Addresses may be those of a Provider, those of the Ingress itself, which ingress-nginx calls $host, and
@@ -262,15 +262,18 @@ func ingressAnnotations() Rule {
 	publicOrOwn := "[m[k]].all(a, a.matches('^https://[$]host(/[A-Za-z0-9._~/-]*)?([?]|$)') || a.matches('^https?://[a-z0-9-]+[.]' + request.namespace + '[.]svc([.]cluster[.]local)?(:[0-9]+)?(/|$)')" +
 		" || " + outside("a", posture+".notifications.addresses") + ")"
 	annotated := func(object string) string {
-		return serviceMetadata(object, object+".?metadata") + ".map(m, m.?annotations.orValue({}))"
+		return "(" + serviceAnnotations(object) + " + (" + isGateway + " ? " + object + ".?spec.?listeners.orValue([]).map(l, l.?tls.?options.orValue({})) : []))"
 	}
 	asks := "k.matches('/(auth-url|mirror-target)$') && !(" + publicOrOwn + ")"
 	const (
-		text   = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config)$')"
-		group  = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
-		joined = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && m[k].contains('@')"
+		text  = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config|^zalando[.]org/skipper-(filter|routes))$')"
+		group = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
+		// GKE has the name of a certificate in an option of a Gateway too, and an empty one has no meaning.
+		certificates = "k.matches('(/certificate-arn|-ssl-cert|/pre-shared-certs?|/certmap|-certificate-ids?|[-.]cert-id|/http-certificates|/appgw-(ssl|trusted-root)-certificate|/default-tls-container-ref)$') && m[k] != ''"
+		joined       = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && m[k].contains('@')"
 		// The name of a field in JSON may have other letters.
 		forwards = "k.startsWith('alb.ingress.kubernetes.io/actions.') && m[k].matches('(?i)targetgroup(arn|name)|\\\\\\\\u')"
+		backends = "k == 'k8s.apisix.apache.org/svc-namespace' && !(m[k] in ['', request.namespace])"
 		foreign  = "k.matches('(secret|configmap|set-headers|/custom-headers|/server-c(a|rt)|/cr-backend|/policies)$') && m[k].split(',').exists(v, v.contains('/') && !v.trim().startsWith(request.namespace + '/'))"
 	)
 	return Rule{
@@ -279,7 +282,7 @@ func ingressAnnotations() Rule {
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupGateway, "gateways"), on(writes, groupFlagger, "canaries")},
 		scope:      tenantObjects,
 		conditions: notOperator,
-		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: annotated("object") + ".map(m, m.filter(k, (" + text + " || " + group + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
+		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: annotated("object") + ".map(m, m.filter(k, (" + text + " || " + group + " || " + certificates + " || " + backends + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
 			" && !(oldObject != null && " + annotated("oldObject") + ".exists(o, k in o && o[k] == m[k])) && !" + permitsIfSet("network.ingressAnnotations", "k") + "))"}},
 		validations: []validation{{
 			allEmpty("variables.reaching"),
