@@ -5,8 +5,10 @@ package kubeflags
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,13 +49,40 @@ func (f *Flags) ClientConfig() clientcmd.ClientConfig {
 // names the ways to select one.
 func (f *Flags) REST() (*rest.Config, error) {
 	config, err := f.ClientConfig().ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("there is no kubeconfig, or it is empty")
+	if err == nil {
+		return config, nil
 	}
-	if err != nil {
-		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG"))
+	cause, advice := f.diagnose(err)
+	return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", cause), advice)
+}
+
+// maxContexts is the maximum number of contexts that a hint lists.
+const maxContexts = 10
+
+// diagnose returns an error of the kubeconfig in plain words, and the way out.
+func (f *Flags) diagnose(err error) (cause error, advice string) {
+	advice = LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG")
+	var contexts []string
+	if raw, rawErr := f.ClientConfig().RawConfig(); rawErr == nil {
+		contexts = slices.Sorted(maps.Keys(raw.Contexts))
 	}
-	return config, nil
+	list := strings.Join(contexts[:min(len(contexts), maxContexts)], ", ")
+	if len(contexts) > maxContexts {
+		list += ", …"
+	}
+	file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	_, missing := os.Stat(file)
+	switch {
+	case len(contexts) > 0 && f.Context != "" && !slices.Contains(contexts, f.Context):
+		return err, "the contexts of the kubeconfig: " + list
+	case !clientcmd.IsEmptyConfig(err):
+		return err, advice
+	case len(contexts) > 0:
+		return errors.New("the kubeconfig has no current context"), "choose one with --context: " + list
+	case f.Kubeconfig == "" && file != "" && errors.Is(missing, fs.ErrNotExist):
+		return fmt.Errorf("$KUBECONFIG is %s, and there is no such file", file), advice
+	}
+	return errors.New("there is no kubeconfig, or it is empty"), advice
 }
 
 // Explain adds advice to an error if the API server could not be reached.
