@@ -459,7 +459,22 @@ func (d *discovery) appliedByTenant(g grant) bool {
 	case g.applied.Kind == flux.Kustomization:
 		return !d.trusted[g.applied.Namespace+"/"+g.applied.Name]
 	}
-	return !d.platform[g.applied.Namespace]
+	return !d.platform[g.applied.Namespace] && !d.chartOfPlatform(g.applied, maxCharts)
+}
+
+// maxCharts limits how deep charts may be that install each other.
+const maxCharts = 10
+
+// chartOfPlatform reports whether an object is a HelmRelease of the platform that no account limits, with a chart
+// of the platform: the platform's Kustomizations applied it, or another such HelmRelease did.
+func (d *discovery) chartOfPlatform(ref flux.Ref, depth int) bool {
+	i := slices.IndexFunc(d.releases, func(u unstructured.Unstructured) bool {
+		return ref == flux.Ref{Kind: flux.HelmRelease, Namespace: u.GetNamespace(), Name: u.GetName()}
+	})
+	if i < 0 || depth == 0 || !d.limitless(d.releases[i]) || !d.fromRoot(d.releases[i]) {
+		return false
+	}
+	return d.appliedByPlatform(&d.releases[i]) || d.chartOfPlatform(flux.AppliedBy(d.releases[i].GetLabels()), depth-1)
 }
 
 // syncAccounts returns the accounts as which Flux applies the objects of the platform's own syncs.

@@ -121,7 +121,7 @@ func (d *discovery) accountOfPlatform(a corev1.ServiceAccount) bool {
 	var charts, others int
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
 		itsChart := u.GetKind() == string(flux.HelmRelease) && d.appliedByPlatform(&u) && d.fromRoot(u)
-		made := flux.AppliedBy(a.Labels) == flux.Ref{Kind: flux.Kind(u.GetKind()), Namespace: u.GetNamespace(), Name: u.GetName()}
+		made := flux.AppliedBy(a.Labels) == flux.Ref{Kind: flux.Kind(u.GetKind()), Namespace: u.GetNamespace(), Name: u.GetName()} && !d.madeWithNamespace(a)
 		switch uses := nested(u, "spec", "serviceAccountName") == a.Name && u.GetNamespace() == a.Namespace; {
 		case uses && u.GetKind() == string(flux.Kustomization) && d.otherRepository(u):
 			return false
@@ -132,6 +132,14 @@ func (d *discovery) accountOfPlatform(a corev1.ServiceAccount) bool {
 		}
 	}
 	return d.adminBinding(account) != "" || charts > 0 && others == 0
+}
+
+// madeWithNamespace reports whether the object of Flux that applied an account applied its Namespace too, as a chart
+// that makes tenants does.
+func (d *discovery) madeWithNamespace(a corev1.ServiceAccount) bool {
+	return slices.ContainsFunc(d.namespaces, func(ns corev1.Namespace) bool {
+		return ns.Name == a.Namespace && flux.AppliedBy(ns.Labels) == flux.AppliedBy(a.Labels)
+	})
 }
 
 // people returns the users and groups that the platform bound in namespaces of the tenant and in no

@@ -185,6 +185,50 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestMadeByCharts checks that the account and the people to whom a chart of the platform gives a namespace that
+// it makes are the tenant's, also if another chart installs this chart, and that a chart of another author makes
+// none.
+func TestMadeByCharts(t *testing.T) {
+	t.Parallel()
+	by := func(name string) map[string]string {
+		return map[string]string{"helm.toolkit.fluxcd.io/name": name, "helm.toolkit.fluxcd.io/namespace": "teams"}
+	}
+	byPlatform := map[string]string{"kustomize.toolkit.fluxcd.io/name": "flux-system", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	release := func(name, account string, labels map[string]string) client.Object {
+		spec := map[string]any{"chart": map[string]any{"spec": map[string]any{"sourceRef": map[string]any{"kind": "HelmRepository", "name": "charts"}}}}
+		if account != "" {
+			spec["serviceAccountName"] = account
+		}
+		return with(fluxObject(flux.HelmRelease, "teams", name, spec), labels)
+	}
+	for reason, tc := range map[string]struct {
+		releases []client.Object
+		account  string
+		people   bool
+	}{
+		"a Kustomization of the platform applies the release": {[]client.Object{release("team", "", byPlatform)}, "team", true},
+		"a chart of the platform installs the release":        {[]client.Object{release("team", "", by("all")), release("all", "", byPlatform)}, "team", true},
+		"nobody of the platform installs the release":         {[]client.Object{release("team", "", nil)}, "default", false},
+		"charts that install each other":                      {[]client.Object{release("team", "", by("all")), release("all", "", by("team"))}, "default", false},
+		"an account limits what the chart makes":              {[]client.Object{release("team", "installer", byPlatform)}, "default", false},
+	} {
+		found := discover(t, append(tc.releases,
+			with(namespace("team", nil), by("team")), with(account("team", "team", nil), by("team")),
+			with(gives("team", "edit", "ServiceAccount team/team"), by("team")), with(gives("team", "admin", "Group developers"), by("team")),
+			with(fluxObject(flux.HelmRelease, "team", "info", map[string]any{}), by("team")),
+		)...)
+		i := slices.IndexFunc(found, func(t Tenant) bool { return t.Name == "team" })
+		if i < 0 {
+			t.Errorf("%s: no tenant team", reason)
+			continue
+		}
+		people := slices.ContainsFunc(found[i].Holders, func(h Holder) bool { return h.Name == "developers" })
+		if platform := found[i].Holder("system:serviceaccount:team:team").Platform; found[i].Accounts[0] != (Account{"team", tc.account}) || people != tc.people || platform {
+			t.Errorf("%s: accounts %v, developers %v, account of the platform %v", reason, found[i].Accounts, people, platform)
+		}
+	}
+}
+
 // TestHoldersShape checks that tenants whose further identities have other rights have other shapes.
 func TestHoldersShape(t *testing.T) {
 	t.Parallel()

@@ -78,11 +78,15 @@ func Assess(rows []Row) Assessment {
 		case awaited[ref]:
 			result.Awaited = append(result.Awaited, Finding{Row: row, Reason: ShortRevision(a.reason[ref])})
 		case a.state[ref] == Failed || a.state[ref] == Blocked:
-			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(applied.ReplaceAllString(a.reason[ref], "")), Lacks: a.lacks(a.rows[ref])})
+			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(WithoutApplied(a.reason[ref])), Lacks: a.lacks(a.rows[ref])})
 		}
 	}
 	return result
 }
+
+// WithoutApplied returns a message without the lines about applied objects that kustomize-controller adds to
+// an error.
+func WithoutApplied(message string) string { return applied.ReplaceAllString(message, "") }
 
 // applied matches the lines about applied objects that kustomize-controller adds to an error.
 var applied = regexp.MustCompile(`(?m)\n^[A-Z]\w*/\S+ (?:created|configured|unchanged|skipped)$`)
@@ -122,6 +126,9 @@ func (a assessor) judge(row Row) (State, string) {
 		if ok && row.attempted != "" && source.Revision != "" && row.attempted != source.Revision {
 			return Working, "has not tried revision " + source.Revision + " of its source yet"
 		}
+		if row.State == Failed && row.Kind == Kustomization && strings.Contains(row.Message, uncountedQuota) {
+			return Working, "tries again once its quota is counted: " + row.Message
+		}
 		return row.State, cmp.Or(row.Message, "its status gives no reason")
 	case Blocked:
 		var unmet []string
@@ -143,6 +150,11 @@ func (a assessor) judge(row Row) (State, string) {
 	}
 	return row.State, ""
 }
+
+// uncountedQuota is in the message of the API server about an object whose quota has no status yet. The quota
+// of a kind has one as soon as the controller of quotas has found the kind's new CRD, which takes it half a
+// minute.
+const uncountedQuota = "status unknown for quota"
 
 // byExpression reports whether the readyExpr of a dependency is false or fails: its object can be ready for
 // Flux all the same.

@@ -73,6 +73,11 @@ func TestAssess(t *testing.T) {
 			rows:   []Row{saying(ks("a", Failed), "HelmRelease/b/b not found: namespaces \"b\" not found\nNamespace/flux-system configured\nDeployment/flux-system/source-controller unchanged")},
 			failed: map[string]string{"a": `HelmRelease/b/b not found: namespaces "b" not found`},
 		},
+		"quota of a new kind": {
+			reason:  "the quota gets a status without a change of the fleet, and Flux tries again",
+			rows:    []Row{saying(ks("a", Failed), `Route/a/a dry-run failed (Forbidden): routes "a" is forbidden: status unknown for quota: a, resources: count/routes`)},
+			awaited: map[string]string{"a": `tries again once its quota is counted: Route/a/a dry-run failed (Forbidden): routes "a" is forbidden: status unknown for quota: a, resources: count/routes`},
+		},
 		"new revision after success": {
 			reason:  "the source has moved on and the Kustomization will notice",
 			rows:    []Row{git("fleet", "main@sha1:b", Ready), tried(ks("a", Ready, fleet), "main@sha1:a")},

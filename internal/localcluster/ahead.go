@@ -22,7 +22,8 @@ import (
 type Ahead struct {
 	// Addresses are those of sources without a folder, as --map takes them.
 	Addresses []string
-	// Secrets are the names of Secrets, as NAMESPACE/NAME, without those that an operator creates.
+	// Secrets are the names of Secrets, as NAMESPACE/NAME, without those that an operator or
+	// [Options.FakeSecrets] creates.
 	Secrets []string
 }
 
@@ -37,6 +38,9 @@ func (c *Cluster) Ahead(ctx context.Context, kube client.Reader, failures []flux
 		if !c.servesSource(address) && !slices.Contains(named, address) {
 			ahead.Addresses = append(ahead.Addresses, address)
 		}
+	}
+	if c.opts.FakeSecrets {
+		return ahead
 	}
 	for _, u := range objects {
 		for _, use := range flux.SecretUses(u) {

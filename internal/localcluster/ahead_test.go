@@ -88,4 +88,8 @@ func TestAhead(t *testing.T) {
 	if got := c.Ahead(t.Context(), kube, failures).Addresses; got != nil {
 		t.Errorf("sources that will be assumed: %q", got)
 	}
+	c.opts.FakeSecrets = true
+	if got := c.Ahead(t.Context(), kube, failures).Secrets; got != nil {
+		t.Errorf("Secrets that will be invented: %q", got)
+	}
 }

@@ -19,9 +19,11 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"golang.org/x/crypto/ssh"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -182,6 +184,7 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 		}
 	}
 	c.addRoots()
+	c.nameRootAccount()
 	folder := filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))
 	if err := checkServed(c.objects.kinds, c.objects.root, folder, c.Fleet.System); err != nil {
 		return err
@@ -235,6 +238,39 @@ func (c *Cluster) addRoots() {
 			return u.GetKind() == root.GetKind() && u.GetNamespace() == root.GetNamespace() && u.GetName() == root.GetName()
 		}) {
 			c.objects.root = append(c.objects.root, root)
+		}
+	}
+}
+
+// nameRootAccount has an invented root Kustomization apply as the account of kustomize-controller, if this controller
+// takes another account for objects that name none: what makes the root on the real cluster gives it the
+// platform's rights, and the account that is the default may come only with the fleet.
+func (c *Cluster) nameRootAccount() {
+	if !c.Fleet.RootInvented {
+		return
+	}
+	for _, u := range c.objects.system {
+		if u.GetKind() != "Deployment" || u.GetName() != "kustomize-controller" || u.GetNamespace() != c.Fleet.Sync.Namespace {
+			continue
+		}
+		var deployment appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &deployment); err != nil {
+			continue // the API server refuses it
+		}
+		pod := deployment.Spec.Template.Spec
+		if !slices.ContainsFunc(pod.Containers, func(container corev1.Container) bool {
+			return slices.ContainsFunc(container.Args, func(arg string) bool {
+				account, set := strings.CutPrefix(arg, "--default-service-account=")
+				return set && account != ""
+			})
+		}) {
+			continue
+		}
+		for _, root := range c.objects.root {
+			if root.GetKind() == string(flux.Kustomization) && root.GetNamespace() == c.Fleet.Sync.Namespace && root.GetName() == c.Fleet.Sync.Kustomization {
+				_ = unstructured.SetNestedField(root.Object, pod.ServiceAccountName, "spec", "serviceAccountName") // spec is an object
+				c.addFake(Fake{Assumed: true, Text: fmt.Sprintf("the root Kustomization is not in the repository: %s/%s applies %s as account %s", root.GetNamespace(), root.GetName(), c.Fleet.Path, pod.ServiceAccountName)})
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // TestWithNamespaces checks that the namespace of root objects is made before them, once, unless Flux's own
@@ -40,6 +42,38 @@ func TestWithNamespaces(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+}
+
+// TestNameRootAccount checks that an invented root Kustomization applies as the account of kustomize-controller if
+// the controller has a default account, and that no other root changes.
+func TestNameRootAccount(t *testing.T) {
+	t.Parallel()
+	const controller = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: kustomize-controller, namespace: flux-system}, spec: {template: {spec: {serviceAccountName: controller, containers: [{name: manager, args: [%s]}]}}}}"
+	for reason, tc := range map[string]struct {
+		invented bool
+		flag     string
+		want     string
+	}{
+		"the default account comes only with the fleet":    {true, "--default-service-account=flux-applier", "controller"},
+		"the controller applies it with rights of its own": {true, "--log-level=info", ""},
+		"the flag names no account":                        {true, "--default-service-account=", ""},
+		"the repository has the root":                      {false, "--default-service-account=flux-applier", ""},
+	} {
+		system, err := flux.ReadObjects(fmt.Appendf(nil, controller, tc.flag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := flux.ReadObjects([]byte("{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fleet, namespace: flux-system}, spec: {path: ./clusters/prod}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Cluster{Fleet: &layout.Fleet{RootInvented: tc.invented, Sync: layout.Sync{Namespace: "flux-system", Kustomization: "fleet"}}}
+		c.objects.system, c.objects.root = system, root
+		c.nameRootAccount()
+		if got, _, _ := unstructured.NestedString(root[0].Object, "spec", "serviceAccountName"); got != tc.want || len(c.Fakes()) > 0 != (tc.want != "") {
+			t.Errorf("%s: account %q, want %q; %v", reason, got, tc.want, c.Fakes())
 		}
 	}
 }

@@ -194,7 +194,7 @@ func newDelivery(u *unstructured.Unstructured) delivery {
 	case message == flux.AssumedMessage:
 		d.failed = "is assumed to be ready, so it was not applied here"
 	case d.failed == "" && ready != "True":
-		d.failed = "is not ready: " + message
+		d.failed = "is not ready: " + flux.WithoutApplied(message)
 	}
 	entries, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
 	for _, e := range entries {

@@ -196,6 +196,7 @@ func TestNewDelivery(t *testing.T) {
 		{"the whole repository", map[string]any{}, condition("True", "applied"), ".", ""},
 		{"a path that would lead out", map[string]any{"path": "../../etc"}, condition("True", ""), "etc", ""},
 		{"broken", map[string]any{"path": "a"}, condition("False", "no such file"), "a", "is not ready: no such file"},
+		{"broken after it applied others", map[string]any{"path": "a"}, condition("False", "no such file\nNamespace/a created"), "a", "is not ready: no such file"},
 		{"not looked at yet", map[string]any{"path": "a"}, nil, "a", "is not ready: says nothing"},
 		{"suspended", map[string]any{"path": "a", "suspend": true}, condition("True", "applied"), "a", "is suspended"},
 		{"assumed", map[string]any{"path": "a", "suspend": true}, condition("True", flux.AssumedMessage), "a", "is assumed to be ready, so it was not applied here"},

@@ -91,6 +91,8 @@ type Fleet struct {
 	// an admin applies them; their file is RootFile, slash separated.
 	Roots    []unstructured.Unstructured
 	RootFile string
+	// RootInvented reports that the root Kustomization in Roots is in no file of the repository.
+	RootInvented bool
 	// FetchBase gets the remote bases of the fleet's kustomizations for builds; nil gets none.
 	FetchBase flux.FetchBase
 	// Instance is the FluxInstance from which flux-operator installs Flux and creates the

@@ -186,13 +186,13 @@ func TestRootWithItsNames(t *testing.T) {
 	}
 	want := Sync{Kind: gitRepository, URL: "https://git.example.com/fleet", Branch: "main", Namespace: "config", Source: "fleet", Kustomization: "fleet"}
 	f := load()
-	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/fleet"}, names(f)); diff != "" {
+	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/fleet"}, names(f)); diff != "" || !f.RootInvented {
 		t.Errorf("a source of another name (-want +got):\n%s", diff)
 	}
 	files["hubs/lab/lab.yaml"] = fmt.Sprintf(apply, "lab", "config", "hubs/lab", "fleet")
 	want.Kustomization = "lab"
 	f = load()
-	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/lab"}, names(f)); diff != "" || f.RootFile != "hubs/lab/lab.yaml" {
+	if diff := cmp.Diff(want, f.Sync) + cmp.Diff([]string{"Namespace /config", "GitRepository config/fleet", "Kustomization config/lab"}, names(f)); diff != "" || f.RootFile != "hubs/lab/lab.yaml" || f.RootInvented {
 		t.Errorf("a root in its own folder (-want +got), in %s:\n%s", f.RootFile, diff)
 	}
 	delete(files, "hubs/lab/lab.yaml")

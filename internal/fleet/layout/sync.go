@@ -252,7 +252,7 @@ func (f *Fleet) completeRoot(sync *Sync) bool {
 	} else if sync.Source == systemName && sync.Namespace == systemName {
 		return false
 	} else {
-		sync.Kustomization = sync.Source
+		sync.Kustomization, f.RootInvented = sync.Source, true
 		*root = newObject("kustomize.toolkit.fluxcd.io/v1", kustomizationKind, sync.Namespace, sync.Source, map[string]any{
 			"interval": "10m0s", "path": "./" + f.Path, "prune": true, "sourceRef": map[string]any{"kind": sync.Kind, "name": sync.Source},
 		})

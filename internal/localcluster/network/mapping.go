@@ -123,7 +123,7 @@ func (m Map) kind() (Kind, error) {
 	case helmhost.HasCharts(m.Dir):
 		return KindHelm, nil
 	}
-	return "", fmt.Errorf("%s is neither the top of a Git work tree nor a folder of Helm charts; to serve it as a branch of a Git repository, write %s#main=%s", m.Dir, m.URL, m.Dir)
+	return "", fmt.Errorf("%s is neither the top of a Git work tree nor a folder of Helm charts; to serve it as a branch of a Git repository, write %s#main=%s; a tag, a range of versions or a commit needs a Git work tree that has it", m.Dir, m.URL, m.Dir)
 }
 
 // Place returns the host, possibly with a port, and the path without a final slash
