@@ -268,7 +268,8 @@ func ingressAnnotations() Rule {
 	const (
 		text  = "k.matches('(-snippets?|/(server-alias|redirect-from)-regex|(^|[.])ingress[.]kubernetes[.]io/config-[a-z-]+|[.]github[.]io/config-[a-z-]+|^getambassador[.]io/config|^zalando[.]org/skipper-(filter|routes))$')"
 		group = "k in ['alb.ingress.kubernetes.io/group.name', 'alb.ingress.kubernetes.io/security-groups', 'kubernetes.io/ingress.global-static-ip-name', 'kubernetes.io/ingress.regional-static-ip-name']"
-		// GKE has the name of a certificate in an option of a Gateway too, and an empty one has no meaning.
+		// GKE has the name of a certificate in an option of a Gateway too, and an empty one has no meaning. A certificate is for
+		// hosts, so that it is refused where the tenant's hosts are limited.
 		certificates = "k.matches('(/certificate-arn|-ssl-cert|/pre-shared-certs?|/certmap|-certificate-ids?|[-.]cert-id|/http-certificates|/appgw-(ssl|trusted-root)-certificate|/default-tls-container-ref)$') && m[k] != ''"
 		joined       = "k.matches('^traefik[.].*[.](middlewares|options|serverstransport)$') && m[k].contains('@')"
 		// The name of a field in JSON may have other letters.
@@ -282,7 +283,7 @@ func ingressAnnotations() Rule {
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupGateway, "gateways"), on(writes, groupFlagger, "canaries")},
 		scope:      tenantObjects,
 		conditions: notOperator,
-		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: annotated("object") + ".map(m, m.filter(k, (" + text + " || " + group + " || " + certificates + " || " + backends + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
+		variables: []admissionregistrationv1.Variable{{Name: "reaching", Expression: annotated("object") + ".map(m, m.filter(k, (" + text + " || " + group + " || " + certificates + " && " + optional("network.hosts") + ".hasValue() || " + backends + " || " + joined + " || " + forwards + " || " + asks + " || " + foreign + ")" +
 			" && !(oldObject != null && " + annotated("oldObject") + ".exists(o, k in o && o[k] == m[k])) && !" + permitsIfSet("network.ingressAnnotations", "k") + "))"}},
 		validations: []validation{{
 			allEmpty("variables.reaching"),

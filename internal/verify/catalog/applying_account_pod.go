@@ -31,11 +31,11 @@ func addApplyingAccountPod(register func(...Attack)) {
 			if err != nil {
 				return notProven(firstLine(err.Error()))
 			}
-			return runsPods([]func(*Scenario) *unstructured.Unstructured{as(own)}, slices.Concat([]request{{
+			return firstEarlier(earlier, runsPods([]func(*Scenario) *unstructured.Unstructured{as(own)}, request{
 				what:  "run a Pod as its reconciler's account",
 				aimed: creating(as(own)),
 				own:   creating(as(func(*Scenario) string { return "default" })),
-			}}, earlier)...)(ctx, e)
+			}))(ctx, e)
 		},
 	})
 }

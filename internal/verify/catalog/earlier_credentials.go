@@ -73,5 +73,24 @@ func (e *Scenario) tryExec(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+// firstEarlier runs an attack after the requests that use earlier credentials. They come first, so that the report has
+// the command of a request that gets through, and not of a positive control before it.
+func firstEarlier(earlier []request, rest func(context.Context, *Scenario) Finding) func(context.Context, *Scenario) Finding {
+	if len(earlier) == 0 {
+		return rest
+	}
+	return func(ctx context.Context, e *Scenario) Finding {
+		f := requests(earlier...)(ctx, e)
+		if f.Outcome != Stopped {
+			return f
+		}
+		g := rest(ctx, e)
+		if g.Outcome != Stopped {
+			return g
+		}
+		return g.and(f)
+	}
+}
+
 // ofAnAttack reports whether an attack that runs at the same time made an object.
 func ofAnAttack(o client.Object) bool { return strings.HasPrefix(o.GetName(), name("")) }

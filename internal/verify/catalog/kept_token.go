@@ -31,25 +31,23 @@ func keepsToken(ctx context.Context, e *Scenario) Finding {
 		return notProven(firstLine(err.Error()))
 	}
 	own := creating(tokenSecret("i8", "default"))
+	earlier, err := e.earlierTokens(ctx, e.Account, "as which Flux applies its manifests")
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
 	all := []request{{what: "keep a token of its reconciler's account in a Secret", aimed: creating(in(e.Account.Namespace, tokenSecret("i8", e.Account.Name))), own: own}}
 	for _, p := range privileged {
 		all = append(all, request{
 			what:  fmt.Sprintf("keep a token of %s, which %s", p.account, p.because),
 			aimed: creating(in(p.account.Namespace, tokenSecret("i8", p.account.Name))), own: own,
 		})
-	}
-	earlier, err := e.earlierTokens(ctx, e.Account, "as which Flux applies its manifests")
-	if err != nil {
-		return notProven(firstLine(err.Error()))
-	}
-	all = append(all, earlier...)
-	for _, p := range privileged {
-		if earlier, err = e.earlierTokens(ctx, p.account, "which "+p.because); err != nil {
+		more, err := e.earlierTokens(ctx, p.account, "which "+p.because)
+		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		all = append(all, earlier...)
+		earlier = append(earlier, more...)
 	}
-	return requests(all...)(ctx, e)
+	return firstEarlier(earlier, requests(all...))(ctx, e)
 }
 
 // in puts an object into another namespace.

@@ -97,7 +97,7 @@ func (r *recorder) repeat(f Finding, who identity) string {
 	var chosen *sentRequest
 	for i := range r.all {
 		s := &r.all[i]
-		reads, accepted := s.method == http.MethodGet, s.status >= 200 && s.status < 300
+		reads, accepted := s.method == http.MethodGet, s.accepted()
 		switch {
 		case s.isAuthorizationReview():
 		case f.Outcome == GotThrough && accepted && (chosen == nil || !reads || chosen.method == http.MethodGet):
@@ -145,6 +145,12 @@ func (s *sentRequest) name() string {
 // undo returns the command that deletes the object that a request creates.
 func (s *sentRequest) undo() string {
 	return shell([]string{"delete", "--raw", s.url.Path + "/" + s.name()})
+}
+
+// accepted reports whether the API server accepted a request. A request to run no command in a Pod is accepted if the
+// answer says what it lacks: see [Scenario.tryExec].
+func (s *sentRequest) accepted() bool {
+	return s.status >= 200 && s.status < 300 || s.status == http.StatusBadRequest && strings.HasSuffix(s.url.Path, "/exec")
 }
 
 // refused reports whether the API server refused a request for another reason than a missing or existing

@@ -25,7 +25,7 @@ func answering(t *testing.T, answers map[string]int) *rest.Config {
 		case "/apis":
 			_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 		case "/api/v1":
-			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"secrets","namespaced":true,"kind":"Secret","verbs":["create"]},{"name":"namespaces","namespaced":false,"kind":"Namespace","verbs":["patch"]}]}`)
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"secrets","namespaced":true,"kind":"Secret","verbs":["create"]},{"name":"pods","namespaced":true,"kind":"Pod","verbs":["create"]},{"name":"namespaces","namespaced":false,"kind":"Namespace","verbs":["patch"]}]}`)
 		default:
 			status := answers[r.Method+" "+r.URL.Path]
 			w.WriteHeader(status)
@@ -47,7 +47,7 @@ func TestRepeat(t *testing.T) {
 		"POST /api/v1/namespaces/theirs/secrets": http.StatusForbidden, "POST /api/v1/namespaces/own/secrets": http.StatusCreated,
 		"PATCH /api/v1/namespaces/own/status": http.StatusOK, "DELETE /api/v1/namespaces/own/secrets/x": http.StatusForbidden,
 		"GET /api/v1/namespaces/theirs/secrets/x": http.StatusOK, "PUT /api/v1/namespaces/own/secrets/x": http.StatusUnprocessableEntity,
-		"PATCH /api/v1/namespaces/own/secrets/x": http.StatusOK,
+		"PATCH /api/v1/namespaces/own/secrets/x": http.StatusOK, "POST /api/v1/namespaces/own/pods/x/exec": http.StatusBadRequest,
 	})
 	team := identity{user: "system:serviceaccount:own:team", groups: []string{"system:authenticated", "it's odd"}}
 	as, err := asIdentity(config, team)
@@ -77,6 +77,13 @@ func TestRepeat(t *testing.T) {
 				_ = as.Create(ctx, secret("theirs"), client.DryRunAll)
 			},
 			Stopped, "kubectl create" + who + " -n theirs --dry-run=server --validate=ignore -f - <<'EOF'\napiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n  namespace: theirs\nEOF",
+		},
+		"entered": {
+			"the request to run a command, which lacks one",
+			func(ctx context.Context) {
+				_ = as.SubResource("exec").Create(ctx, object("v1", "Pod", "own", "x", nil), object("v1", "PodExecOptions", "", "", nil))
+			},
+			GotThrough, "kubectl create" + who + " --raw /api/v1/namespaces/own/pods/x/exec -f - <<'EOF'\n{\"apiVersion\":\"v1\",\"kind\":\"PodExecOptions\",\"metadata\":{\"name\":\"x\"}}\nEOF",
 		},
 		"refused later": {
 			"where all was accepted, a controller refused what was written first",
