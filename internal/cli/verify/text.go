@@ -92,7 +92,7 @@ func (c clusterReport) summary() string {
 	case c.Error != "" && n.Tried == 0:
 		counts = c.Error
 	case c.Error != "":
-		counts = "so far " + counts
+		counts = c.Error + "; so far " + counts
 	}
 	return counts + "; " + seconds(c.Seconds)
 }

@@ -25,7 +25,7 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Result{
-		{Name: "hosts of tenant shares", Message: "other tenants may use the same hosts"},
+		{Name: "hosts of tenant shares", Message: "other tenants may use the same hosts", Objects: []string{"Tenant shares"}},
 		{Name: "hosts of tenant unclear", OK: true, Message: "an expression"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -198,9 +198,17 @@ func (t *tree) farewell() ([]string, error) {
 		leftover = append(leftover, `"serviceAccountName":null`)
 	}
 	in := t.fleet.Sync.Namespace
-	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since Flux deletes the other objects with its rights; when all Kustomizations are ready, delete it: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
-		RootAccount, RootAccount, in, in, RootAccount)}
-	notes = append(notes,
+	var notes, named []string
+	for _, o := range plain.objects {
+		if o.text("spec", "serviceAccountName") == RootAccount {
+			named = append(named, o.String())
+		}
+	}
+	if len(named) > 0 {
+		notes = append(notes, fmt.Sprintf("these objects of the fleet name the account %s: remove their spec.serviceAccountName, or set the account that they had before, before you delete %s: %s", RootAccount, RootAccount, strings.Join(named, ", ")))
+	}
+	notes = append(notes, fmt.Sprintf("the account %s stays in the cluster, since Flux deletes the other objects with its rights; when all Kustomizations are ready, delete it: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
+		RootAccount, RootAccount, in, in, RootAccount),
 		"the objects that the manager created stay. Tenants deliver with its accounts and role bindings. To delete its quotas and parameters: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
 		"Tenure's kinds and the TenancyProfile stay too: without them, the rules would refuse requests until they are deleted. At the very end: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
