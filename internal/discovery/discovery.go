@@ -153,6 +153,7 @@ func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, erro
 	d.assignShapes()
 	found := slices.Collect(maps.Values(d.tenants))
 	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	d.addPeople()
 	slices.SortFunc(d.found, func(a, b Platform) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	result := &Found{Platform: d.found}
 	for _, t := range found {

@@ -78,6 +78,11 @@ func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) cli
 
 func discover(t *testing.T, objects ...client.Object) []Tenant {
 	t.Helper()
+	return discoverAll(t, objects...).Tenants
+}
+
+func discoverAll(t *testing.T, objects ...client.Object) *Found {
+	t.Helper()
 	// The fake client adds kinds to its scheme, so each client gets its own scheme.
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
@@ -96,7 +101,7 @@ func discover(t *testing.T, objects ...client.Object) []Tenant {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found.Tenants
+	return found
 }
 
 func TestDiscover(t *testing.T) {

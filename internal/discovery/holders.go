@@ -164,6 +164,41 @@ func (d *discovery) people(t *Tenant) []Owner {
 	return slices.DeleteFunc(found, func(o Owner) bool { return slices.Contains(elsewhere, o) })
 }
 
+// addPeople adds to the evidence about the platform's namespaces which users and groups have rights there by a
+// RoleBinding, and adds the namespaces in which Flux delivers nothing and such people have rights: they may be a
+// team's. People with cluster-admin are the platform's.
+func (d *discovery) addPeople() {
+	admins := map[rbacv1.Subject]bool{}
+	for _, g := range d.grants {
+		for _, s := range g.subjects {
+			if g.namespace == "" && g.role.Kind+"/"+g.role.Name == clusterAdmin {
+				admins[rbacv1.Subject{Kind: s.Kind, Name: s.Name}] = true
+			}
+		}
+	}
+	people := map[string][]string{}
+	for _, g := range d.grants {
+		if g.namespace == "" || d.byNamespace[g.namespace] != nil || d.platform[g.namespace] || slices.Contains(kubernetesNamespaces, g.namespace) {
+			continue
+		}
+		for _, s := range g.subjects {
+			if s.Kind == rbacv1.ServiceAccountKind || strings.HasPrefix(s.Name, "system:") || admins[rbacv1.Subject{Kind: s.Kind, Name: s.Name}] {
+				continue
+			}
+			people[g.namespace] = append(people[g.namespace], fmt.Sprintf("%s %s with %s/%s", s.Kind, s.Name, g.role.Kind, g.role.Name))
+		}
+	}
+	for i, p := range d.found {
+		if who := people[p.Namespace]; who != nil {
+			d.found[i].Why += "; people have rights there: " + strings.Join(who, ", ")
+			delete(people, p.Namespace)
+		}
+	}
+	for namespace, who := range people {
+		d.found = append(d.found, Platform{namespace, "Flux delivers nothing there, and people have rights: " + strings.Join(who, ", ")})
+	}
+}
+
 // holdersShape returns lines about the holders with rights that the first account lacks.
 func (t *Tenant) holdersShape() []string {
 	var first Holder

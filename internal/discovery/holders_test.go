@@ -185,6 +185,31 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestPeopleOfPlatform checks that the namespaces without a tenant name the people who have rights there.
+func TestPeopleOfPlatform(t *testing.T) {
+	t.Parallel()
+	byPlatform := map[string]string{"kustomize.toolkit.fluxcd.io/name": "flux-system", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	got := map[string]string{}
+	for _, p := range discoverAll(t,
+		namespace("media", nil), with(fluxObject(flux.HelmRelease, "media", "app", map[string]any{}), byPlatform), gives("media", "edit", "Group developers"), gives("media", "edit", "Group admins"),
+		namespace("mail", nil), with(fluxObject(flux.HelmRelease, "mail", "app", map[string]any{}), byPlatform), gives("mail", "edit", "ServiceAccount mail/app"),
+		namespace("tools", nil), gives("tools", "view", "User anna"),
+		namespace("empty", nil), gives("empty", "edit", "Group system:authenticated"),
+		gives("", "cluster-admin", "Group admins"), gives("flux-system", "view", "Group developers"), gives("kube-system", "view", "Group developers"),
+		namespace("team", map[string]string{Label: "team"}), account("team", "team", nil), gives("team", "edit", "Group team"),
+	).Platform {
+		got[p.Namespace] = p.Why
+	}
+	want := map[string]string{
+		"media": "HelmRelease media/app comes from the platform's own repository and names no account; people have rights there: Group developers with ClusterRole/edit",
+		"mail":  "HelmRelease mail/app comes from the platform's own repository and names no account",
+		"tools": "Flux delivers nothing there, and people have rights: User anna with ClusterRole/view",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestMadeByCharts checks that the account and the people to whom a chart of the platform gives a namespace that
 // it makes are the tenant's, also if another chart installs this chart, and that a chart of another author makes
 // none.

@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -79,6 +81,7 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	for _, u := range made {
 		patches := syncPatches[flux.Kind(u.GetKind())]
 		for field, patch := range patches {
+			patch = effective(u.Object, patch)
 			all = append(all, request{
 				what:  fmt.Sprintf("change %s of %s %s/%s", field, u.GetKind(), u.GetNamespace(), u.GetName()),
 				aimed: func(ctx context.Context, e *Scenario) error { return tryPatch(ctx, e, &u, patch) },
@@ -93,6 +96,30 @@ func editsItsSync(ctx context.Context, e *Scenario) Finding {
 	}
 	slices.SortFunc(all, func(a, b request) int { return strings.Compare(a.what, b.what) })
 	return requests(all...)(ctx, e)
+}
+
+// effective returns a merge patch that changes an object: no rule about changes refuses one whose fields the object
+// has already. Then effective returns the patch with the opposite booleans.
+func effective(object map[string]any, patch string) string {
+	var fields map[string]any
+	if json.Unmarshal([]byte(patch), &fields) == nil && has(object, fields) {
+		return strings.NewReplacer("true", "false", "false", "true").Replace(patch)
+	}
+	return patch
+}
+
+// has reports whether an object has all fields with the same values.
+func has(object, fields map[string]any) bool {
+	for name, value := range fields {
+		current, there := object[name]
+		inner, isObject := value.(map[string]any)
+		of, _ := current.(map[string]any)
+		switch {
+		case !there, isObject && !has(of, inner), !isObject && !reflect.DeepEqual(current, value):
+			return false
+		}
+	}
+	return true
 }
 
 // tryPatch asks the API server whether the tenant could change an object. An object of the platform may

@@ -51,7 +51,7 @@ func (e *Scenario) editsElsewhere(ctx context.Context) ([]request, error) {
 			if writes(syncResources[flux.Kind(u.GetKind())], u.GetName()) {
 				all = append(all, request{
 					what:  fmt.Sprintf("change %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()),
-					aimed: changing(&u, syncPatches[flux.Kind(u.GetKind())]["spec.suspend"]),
+					aimed: changing(&u, effective(u.Object, syncPatches[flux.Kind(u.GetKind())]["spec.suspend"])),
 				})
 			}
 		}

@@ -111,14 +111,15 @@ func (e *Scenario) judgeConnections(namespace string, above clusterPolicies, pol
 			}
 		}
 	}
+	doubts := e.networkDoubtsOf(namespace)
 	evidence = fmt.Sprintf("Pods of other tenants could connect to its Pods in namespace %s: %s", namespace, evidence)
 	switch {
 	case worst == closed:
 		return stopped(networkPolicies, fmt.Sprintf("the policies for namespace %s let in no Pod of another tenant: %s", namespace, strings.Join(names, ", ")))
 	case e.lacks != "":
 		return notProven(evidence + ", but a part of the fleet may be missing: " + e.lacks)
-	case len(e.networkDoubts) > 0:
-		return notProven(evidence + ", but these may isolate them: " + strings.Join(e.networkDoubts, ", "))
+	case len(doubts) > 0:
+		return notProven(evidence + ", but these may isolate them: " + strings.Join(doubts, ", "))
 	case worst == unclear:
 		return notProven(evidence + " if their addresses are in its ranges: except the range of the Pods, or select namespaces")
 	}

@@ -31,7 +31,8 @@ func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
 		return notProven(firstLine(err.Error()))
 	}
 	objects = slices.DeleteFunc(objects, func(u unstructured.Unstructured) bool { return !slices.Contains(boundingKinds, u.GetKind()) })
-	if len(objects) == 0 {
+	ofPlugins := e.pluginPolicies()
+	if len(objects)+len(ofPlugins) == 0 {
 		return e.nothingThere(ctx, noGuardrails, "the platform has put no quota, limit range or network policy into namespace "+e.Namespace)
 	}
 	var all []request
@@ -49,7 +50,27 @@ func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
 			}})
 		}
 	}
+	for _, u := range ofPlugins {
+		which := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
+		all = append(all,
+			request{what: "change " + which, aimed: merging(&u, `{"metadata":{"annotations":{"tenure.dev/attack":"w1"}}}`)},
+			request{what: "delete " + which, aimed: func(ctx context.Context, e *Scenario) error { return e.As.Delete(ctx, u.DeepCopy(), client.DryRunAll) }},
+			emptying(u),
+		)
+	}
 	return requests(all...)(ctx, e)
+}
+
+// pluginPolicies returns the policies of network plugins, such as Cilium's, that the platform put into the
+// namespace.
+func (e *Scenario) pluginPolicies() []unstructured.Unstructured {
+	var all []unstructured.Unstructured
+	for _, u := range e.networkDoubts {
+		if u.policy.GetNamespace() == e.Namespace && e.platforms(u.policy.GetLabels()) {
+			all = append(all, u.policy)
+		}
+	}
+	return all
 }
 
 // emptying returns a dry run that deletes all objects of the same kind in an object's namespace.

@@ -121,10 +121,11 @@ func TestJudgeConnections(t *testing.T) {
 		reason   string
 		tenants  []discovery.Tenant
 		policies []networkingv1.NetworkPolicy
-		doubts   []string
-		lacks    string
-		want     Outcome
-		says     string
+		// doubts are the namespaces of policies of Cilium.
+		doubts []string
+		lacks  string
+		want   Outcome
+		says   string
 	}{
 		"nothing":           {"without a policy every Pod is open", both, none, nil, "", GotThrough, "no NetworkPolicy of the platform isolates them"},
 		"nobody else":       {"also to tenants that may come", alone, none, nil, "", GotThrough, "namespace shop"},
@@ -134,13 +135,18 @@ func TestJudgeConnections(t *testing.T) {
 		"the tenant's":      {"the tenant lets all in to some of its Pods", both, []networkingv1.NetworkPolicy{*ours.Isolation, let(byTenant)}, nil, "", Stopped, "tenure-isolation"},
 		"its own isolation": {"the tenant isolates itself", both, deny, nil, "", Stopped, "let in no Pod"},
 		"its own is open":   {"a policy of the tenant isolates nothing", both, []networkingv1.NetworkPolicy{let(byTenant)}, nil, "", GotThrough, "no NetworkPolicy of the platform"},
-		"another plugin":    {"policies of a plugin may isolate", both, none, []string{"CiliumNetworkPolicy shop/x"}, "", NotProven, "CiliumNetworkPolicy"},
+		"another plugin":    {"policies of a plugin may isolate", both, none, []string{"shop"}, "", NotProven, "CiliumNetworkPolicy shop/x"},
+		"of the cluster":    {"policies of a plugin for the cluster may isolate", both, none, []string{""}, "", NotProven, "CiliumNetworkPolicy x"},
+		"of another tenant": {"a policy in a namespace isolates no other one", both, none, []string{"bank"}, "", GotThrough, "no NetworkPolicy of the platform isolates them"},
 		"incomplete":        {"policies may be missing", both, none, nil, "Kustomization a/b is not ready", NotProven, "is not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := &Scenario{Tenant: alone[0], tenants: tc.tenants, Victim: Victim{Namespace: VictimNamespace}, networkDoubts: tc.doubts, lacks: tc.lacks,
+			e := &Scenario{Tenant: alone[0], tenants: tc.tenants, Victim: Victim{Namespace: VictimNamespace}, lacks: tc.lacks,
 				namespaces: []corev1.Namespace{namespace("shop", "shop"), namespace("bank", "bank"), namespace("ingress", "")}}
+			for _, ns := range tc.doubts {
+				e.networkDoubts = append(e.networkDoubts, unenforced{*object("cilium.io/v2", "CiliumNetworkPolicy", ns, "x", nil), "Cilium does not run here"})
+			}
 			f := e.judgeConnections("shop", nil, tc.policies, web)
 			if f.Outcome != tc.want || !strings.Contains(f.Evidence+f.Reason+f.Message, tc.says) {
 				t.Errorf("%s: got %s, %q, want %s with %q", tc.reason, f.Outcome, f.Evidence+f.Reason+f.Message, tc.want, tc.says)

@@ -126,8 +126,8 @@ func (e *Scenario) opensBelow(ctx context.Context, policies clusterPolicies, f F
 		}
 		for _, from := range e.strangers() {
 			by := policies.deny(ns.Labels, from)
-			if by == nil && len(e.networkDoubts) > 0 && len(policies) == 0 {
-				return notProven("its NetworkPolicy may be overridden by " + e.networkDoubts[0])
+			if doubts := e.networkDoubtsOf(ns.Name); by == nil && len(doubts) > 0 && len(policies) == 0 {
+				return notProven("its NetworkPolicy may be overridden by " + doubts[0])
 			}
 			if by == nil {
 				return gotThrough(fmt.Sprintf("it could let the Pods of other tenants in to namespace %s with a NetworkPolicy of its own: no policy of the cluster denies them", ns.Name))

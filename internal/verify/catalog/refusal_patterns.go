@@ -125,6 +125,10 @@ func judge(err error, evidence string) Finding {
 	if errors.As(err, &name) {
 		return stopped(nameCheck, message)
 	}
+	var absent *absentError
+	if errors.As(err, &absent) {
+		return stopped(notInstalled, message)
+	}
 	control, known := controlOf(message)
 	switch {
 	case !known:

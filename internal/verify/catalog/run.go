@@ -183,13 +183,14 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 
 // surroundings are the data about the fleet that all attacks need.
 type surroundings struct {
-	doubts, networkDoubts, ungoverned []string
-	missing                           []unreadyObject
-	namespaces                        []corev1.Namespace
-	proxy                             *proxyEndpoint
-	controllers                       map[string]client.Client
-	marks                             []mark
-	called                            []calledService
+	doubts, ungoverned []string
+	networkDoubts      []unenforced
+	missing            []unreadyObject
+	namespaces         []corev1.Namespace
+	proxy              *proxyEndpoint
+	controllers        map[string]client.Client
+	marks              []mark
+	called             []calledService
 }
 
 func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant) (*surroundings, error) {

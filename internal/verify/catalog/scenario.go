@@ -101,7 +101,7 @@ type Scenario struct {
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.
-	networkDoubts []string
+	networkDoubts []unenforced
 	// lacks is the reason why the tenant may lack rights here that the fleet gives it; "" if the tenant has
 	// them.
 	lacks string

@@ -54,7 +54,7 @@ func unprovableControls(ctx context.Context, admin client.Reader, tenants []disc
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(doubts, hooks, policies), nil
+	return slices.Concat(doubts, hooks, describeUnenforced(policies)), nil
 }
 
 // confinedAccounts returns the accounts of tenants without a ClusterRoleBinding: they can create no policy
@@ -137,15 +137,21 @@ var networkPlugins = map[string]string{
 	tenancy.ClusterPolicyGroup: "the network plugin",
 }
 
-// enginePolicies returns the policies that engines would enforce but do not enforce here, by engine.
+// unenforced is a policy that its engine does not enforce here, and why.
+type unenforced struct {
+	policy unstructured.Unstructured
+	reason string
+}
+
+// enginePolicies returns the policies that engines would enforce but do not enforce here.
 // engines maps API groups of policies to engines.
-func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string, processes processes) ([]string, error) {
+func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string, processes processes) ([]unenforced, error) {
 	crds := &unstructured.UnstructuredList{}
 	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	if err := admin.List(ctx, crds); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("cannot see the kinds of policies: %w", err)
 	}
-	byReason := map[string][]string{}
+	var all []unenforced
 	for _, crd := range crds.Items {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		engine, ok := engines[group]
@@ -162,15 +168,32 @@ func enginePolicies(ctx context.Context, admin client.Reader, engines map[string
 				continue
 			}
 			if reason := notEnforced(engine, policy, processes); reason != "" {
-				byReason[reason] = append(byReason[reason], policy.GetKind()+" "+strings.TrimPrefix(policy.GetNamespace()+"/"+policy.GetName(), "/"))
+				all = append(all, unenforced{policy, reason})
 			}
 		}
+	}
+	return all, nil
+}
+
+// describeUnenforced returns a text for each reason, with the policies.
+func describeUnenforced(all []unenforced) []string {
+	byReason := map[string][]string{}
+	for _, u := range all {
+		byReason[u.reason] = append(byReason[u.reason], u.policy.GetKind()+" "+strings.TrimPrefix(u.policy.GetNamespace()+"/"+u.policy.GetName(), "/"))
 	}
 	var doubts []string
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		doubts = append(doubts, someOf(byReason[reason])+" ("+reason+")")
 	}
-	return doubts, nil
+	return doubts
+}
+
+// networkDoubtsOf describes the policies of network plugins that may isolate Pods of a namespace: those in it, and
+// those of the cluster.
+func (e *Scenario) networkDoubtsOf(namespace string) []string {
+	return describeUnenforced(slices.DeleteFunc(slices.Clone(e.networkDoubts), func(u unenforced) bool {
+		return u.policy.GetNamespace() != "" && u.policy.GetNamespace() != namespace
+	}))
 }
 
 // someOf returns the names of the first policies, sorted, and the number of the others.
