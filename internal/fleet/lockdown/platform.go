@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
@@ -351,5 +353,35 @@ func (s *survey) notes() []string {
 	if len(early) > 0 {
 		notes = append(notes, "the root applies objects of tenants before the rules exist: let another Kustomization apply them: "+strings.Join(early, ", "))
 	}
+	if plain := s.unlabelled(); len(plain) > 0 {
+		notes = append(notes, "the rules for tenants do not apply in "+listed(plain)+", where Flux applies as another account than the platform's: if these are tenants, add the label "+
+			v1alpha1.LabelFluxTenant+": NAME of the tenant to each Namespace, and run this again with --allow for the addresses of their sources")
+	}
 	return notes
+}
+
+// unlabelled returns the namespaces of the fleet without a tenant's label in which a Kustomization names an account that
+// is no cluster-admin, sorted.
+func (s *survey) unlabelled() []string {
+	namespaces, admins := map[string]bool{}, map[string]bool{}
+	for _, o := range s.objects {
+		switch role := o.text("roleRef", "name"); {
+		case o.GetKind() == "Namespace":
+			namespaces[o.GetName()] = true
+		case o.GetKind() == "ClusterRoleBinding" && role == "cluster-admin":
+			subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+			for _, subject := range subjects {
+				m, _ := subject.(map[string]any)
+				admins[fmt.Sprintf("%v/%v", m["namespace"], m["name"])] = true
+			}
+		}
+	}
+	plain := map[string]bool{}
+	for _, o := range s.objects {
+		namespace, account := o.GetNamespace(), o.text("spec", "serviceAccountName")
+		if o.isFlux("Kustomization") && account != "" && !o.system && namespaces[namespace] && s.tenants[namespace] == "" && namespace != s.root.GetNamespace() && !admins[namespace+"/"+account] {
+			plain[namespace] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(plain))
 }

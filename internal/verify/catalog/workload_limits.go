@@ -205,7 +205,7 @@ func addNodePorts(register func(...Attack)) {
 		Title:      "uses the network of nodes by a port or a probe, or has devices and image volumes outside of the tenant's lists",
 		Controls:   []string{"Pod Security admission at baseline or restricted", "policy on Pods and claims"},
 		References: []string{"MTB CPI-5", "Kubernetes: Pod Security Standards, host probes"},
-		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline), which forbids hostPort and, since Kubernetes 1.34, the addresses of probes, and limit device classes and images with a ValidatingAdmissionPolicy on Pods and ResourceClaims", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
+		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline), which forbids hostPort and, unless enforce-version is older than v1.34, the addresses of probes, and limit device classes and images with a ValidatingAdmissionPolicy on Pods and ResourceClaims", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			return e.outsideOfLists()(ctx, e)
 		},
