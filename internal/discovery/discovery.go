@@ -106,6 +106,8 @@ type Repository struct {
 	// end, and Kustomization is this Kustomization.
 	Path          string
 	Kustomization flux.Ref
+	// OfPlatform is set if it is the platform's own repository, on any branch.
+	OfPlatform bool
 }
 
 // Address returns the address with the branch or the tag, as --map takes it.
@@ -546,6 +548,7 @@ func (d *discovery) assignRepositories() {
 				Branch:        branch,
 				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
 				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
+				OfPlatform:    d.fromRoot(k),
 			})
 		}
 	}

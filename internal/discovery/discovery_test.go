@@ -155,6 +155,24 @@ func TestDiscover(t *testing.T) {
 				}},
 			}},
 		},
+		"delivers from the platform's repository": {
+			reason: "a source at the same address is the same repository, also on another branch",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "dev-team", labelled),
+				fluxObject(flux.GitRepository, "flux-system", "fleet", map[string]any{"url": "https://git.example.com/acme/fleet", "ref": map[string]any{"branch": "main"}}),
+				fluxObject(flux.Kustomization, "flux-system", "infra", map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}}),
+				fluxObject(flux.GitRepository, "apps", "fleet", map[string]any{"url": "https://git.example.com/acme/fleet", "ref": map[string]any{"branch": "dev"}}),
+				fluxObject(flux.Kustomization, "apps", "apps", map[string]any{"path": "./apps", "serviceAccountName": "dev-team", "sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}}),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}},
+				Repositories: []Repository{{
+					Source: flux.Ref{Kind: flux.GitRepository, Namespace: "apps", Name: "fleet"},
+					URL:    "https://git.example.com/acme/fleet", Branch: "dev", Path: "apps/",
+					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "apps", Name: "apps"}, OfPlatform: true,
+				}},
+			}},
+		},
 		"delivers artifacts": {
 			reason: "an artifact has a tag in the place of a branch: what the source names, or Flux found",
 			objects: []client.Object{

@@ -108,8 +108,8 @@ func (c htmlCluster) NoTenants() string {
 // Held returns the Kustomizations that did not apply and may hold more tenants.
 func (c htmlCluster) Held() []string { return c.stoppedAttacks() }
 
-// NotTried describes the kinds that tenants may write and that no attack tries.
-func (c htmlCluster) NotTried() []string { return c.kindsNotTried() }
+// NotTried describes what no attack tries.
+func (c htmlCluster) NotTried() []string { return c.notTried() }
 
 // Causes returns the objects that are not ready, each cause before the objects that wait
 // for it.
@@ -117,7 +117,7 @@ func (c htmlCluster) Causes() []notReady { return c.causesFirst() }
 
 // HasCauses reports whether the cluster has a problem outside of the attacks.
 func (c htmlCluster) HasCauses() bool {
-	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Lacking) > 0 || len(c.Dependencies) > 0 || len(c.OtherKinds) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.Simulated) > 0 || len(c.NotReady) > 0
+	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Lacking) > 0 || len(c.Dependencies) > 0 || len(c.notTried()) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.Simulated) > 0 || len(c.NotReady) > 0
 }
 
 func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {

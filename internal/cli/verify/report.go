@@ -109,6 +109,8 @@ type tenant struct {
 	Roles        []string `json:"roles"`
 	Repositories []string `json:"repositories"`
 	ClusterAdmin bool     `json:"clusterAdmin,omitempty"`
+	// PlatformRepository is set if the tenant delivers from the platform's own repository.
+	PlatformRepository bool `json:"platformRepository,omitempty"`
 	// Like names the tenant of the same shape that was attacked in full.
 	Like string `json:"like,omitempty"`
 	// Why is the evidence for the tenant.
@@ -291,6 +293,22 @@ func (c clusterReport) stoppedAttacks() []string {
 	return all
 }
 
+// notTried describes what no attack tries: changes of the platform's files in a repository that a tenant shares with the
+// platform, and writes of kinds that the catalogue does not know, those of the same tenants in one text.
+func (c clusterReport) notTried() []string {
+	var sharing []string
+	for _, t := range c.Tenants {
+		if t.PlatformRepository {
+			sharing = append(sharing, t.Name)
+		}
+	}
+	all := c.kindsNotTried()
+	if len(sharing) > 0 {
+		all = append(all, someOf(sharing)+": Flux delivers from the platform's own repository, so that whoever may change the platform's files there is the platform; use a repository for each tenant, or let the Git host demand a review of the platform for its files and its branch")
+	}
+	return all
+}
+
 // kindsNotTried describes the kinds that no attack tries, those of the same tenants in one text.
 func (c clusterReport) kindsNotTried() []string {
 	var tenants, texts []string
@@ -358,6 +376,7 @@ func newTenant(t discovery.Tenant, like string) tenant {
 	}
 	for _, repository := range t.Repositories {
 		made.Repositories = append(made.Repositories, repository.Address())
+		made.PlatformRepository = made.PlatformRepository || repository.OfPlatform
 	}
 	return made
 }

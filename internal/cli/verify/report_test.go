@@ -398,6 +398,8 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
 		{"namespaces that Tenure's rules leave out", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Ungoverned: []string{"a", "b"}}}, "! missing: a tenant's label on a, b: "},
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},
+		{"tenants in the platform's repository", findings{path: "p", attacks: catalog.Report{Tenants: []discovery.Tenant{{Name: "dev", Repositories: []discovery.Repository{{OfPlatform: true}}}, {Name: "ops", Repositories: []discovery.Repository{{}}}}}},
+			"? not tried: dev: Flux delivers from the platform's own repository, so that whoever may change the platform's files there is the platform; "},
 		{"kinds that no attack tries", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, OtherKinds: []catalog.OtherKinds{
 			{Group: "b.example.com", Resources: []string{"a", "b", "c", "d"}, Tenants: []string{"dev", "ops"}}, {Group: "c.example.com", Resources: []string{"e"}, Tenants: []string{"dev"}},
 			{Group: "d.example.com", Resources: []string{"f"}, Tenants: []string{"dev", "ops"}},

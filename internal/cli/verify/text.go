@@ -134,9 +134,9 @@ func (p *page) causes(c clusterReport) {
 		p.WriteString("\n")
 		p.heading("! depends", ui.Yellow, dependency+": a tenant that breaks its object blocks the platform")
 	}
-	for _, kinds := range c.kindsNotTried() {
+	for _, text := range c.notTried() {
 		p.WriteString("\n")
-		p.heading("? not tried", ui.Yellow, kinds)
+		p.heading("? not tried", ui.Yellow, text)
 	}
 	for _, assumed := range c.Assumed {
 		p.WriteString("\n")
