@@ -105,7 +105,7 @@ func TestWithKind(t *testing.T) {
 	if got := withKind(missing); !errors.Is(got, missing) || !strings.HasSuffix(got.Error(), ": the fleet's manifests of Flux lack the CRD of ServiceMonitor: give it with --crds DIR") {
 		t.Errorf("a missing kind: got %v", got)
 	}
-	if other := errors.New("no route to host"); withKind(other) != other {
+	if other := errors.New("no route to host"); withKind(other).Error() != other.Error() {
 		t.Errorf("another error: got %v", withKind(other))
 	}
 }

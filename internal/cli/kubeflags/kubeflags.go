@@ -52,15 +52,15 @@ func (f *Flags) REST() (*rest.Config, error) {
 	if err == nil {
 		return config, nil
 	}
-	cause, advice := f.diagnose(err)
+	advice, cause := f.diagnose(err)
 	return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", cause), advice)
 }
 
 // maxContexts is the maximum number of contexts that a hint lists.
 const maxContexts = 10
 
-// diagnose returns an error of the kubeconfig in plain words, and the way out.
-func (f *Flags) diagnose(err error) (cause error, advice string) {
+// diagnose returns the way out of an error of the kubeconfig, and the error in plain words.
+func (f *Flags) diagnose(err error) (advice string, cause error) {
 	advice = LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG")
 	var contexts []string
 	if raw, rawErr := f.ClientConfig().RawConfig(); rawErr == nil {
@@ -74,15 +74,15 @@ func (f *Flags) diagnose(err error) (cause error, advice string) {
 	_, missing := os.Stat(file)
 	switch {
 	case len(contexts) > 0 && f.Context != "" && !slices.Contains(contexts, f.Context):
-		return err, "the contexts of the kubeconfig: " + list
+		return "the contexts of the kubeconfig: " + list, err
 	case !clientcmd.IsEmptyConfig(err):
-		return err, advice
+		return advice, err
 	case len(contexts) > 0:
-		return errors.New("the kubeconfig has no current context"), "choose one with --context: " + list
+		return "choose one with --context: " + list, errors.New("the kubeconfig has no current context")
 	case f.Kubeconfig == "" && file != "" && errors.Is(missing, fs.ErrNotExist):
-		return fmt.Errorf("$KUBECONFIG is %s, and there is no such file", file), advice
+		return advice, fmt.Errorf("$KUBECONFIG is %s, and there is no such file", file)
 	}
-	return errors.New("there is no kubeconfig, or it is empty"), advice
+	return advice, errors.New("there is no kubeconfig, or it is empty")
 }
 
 // Explain adds advice to an error if the API server could not be reached.

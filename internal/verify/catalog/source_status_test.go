@@ -30,7 +30,7 @@ func TestStatusOfRefusedKind(t *testing.T) {
 		"a tenant can": {interceptor.Funcs{SubResourcePatch: absent}, NotProven, ""},
 	} {
 		e := newFakeEnv(tc.tenant)
-		e.Admin = interceptor.NewClient(e.Admin.(client.WithWatch), interceptor.Funcs{Create: refuse})
+		e.Admin = interceptor.NewClient(e.Admin, interceptor.Funcs{Create: refuse})
 		f := judge(e.writeStatus(t.Context(), sourceAPI, "HelmRepository"), "it could")
 		if f.Outcome != tc.outcome || f.Control != tc.control {
 			t.Errorf("%s: got %s by %q: %s", name, f.Outcome, f.Control, f.Message+f.Reason+f.Evidence)
