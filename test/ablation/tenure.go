@@ -130,7 +130,7 @@ func listedTenureRows() []Row {
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I8-api", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api", "W13-api", "W13-git")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "A5-api-workloads", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I8-api", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W4-git", "W5-api", "W5-git", "W6-api", "W6-git", "W8-api", "W13-api", "W13-git", "W16-api", "W16-git")),
 	}, proxyRows()...)
 }
 
