@@ -76,7 +76,7 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 	}
 	attack := deliversManifests(Attack{
 		ID:         "I1",
-		Title:      "delivers with the rights of the controller, since the Kustomization for its repository names no service account",
+		Title:      "delivers into another namespace, since the Kustomization for its repository names no service account, or one with rights there",
 		Controls:   []string{"RBAC", "flag --default-service-account"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{
@@ -87,12 +87,28 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 	run := attack.Run
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
 		f := run(ctx, e)
-		if syncs := e.syncsWithoutAccount(ctx); f.Outcome == GotThrough && len(syncs) > 0 {
-			f.Fix = "set spec.serviceAccountName in " + listed(syncs) + "; and start kustomize-controller with " + defaultServiceAccount("kustomize-controller").Flag
+		if f.Outcome != GotThrough {
+			return f
+		}
+		// It could be read a moment ago, for the delivery.
+		if d, err := e.delivering(ctx); err == nil {
+			f.Fix = d.fixOfSyncs(ctx)
 		}
 		return f
 	}
 	register(attack)
+}
+
+// fixOfSyncs returns what to change in the Kustomization of a Scenario of [Scenario.delivering], or in those for the
+// repositories of all tenants that name no account; "" if there are none.
+func (e *Scenario) fixOfSyncs(ctx context.Context) string {
+	if account, _ := e.sync["serviceAccountName"].(string); account != "" {
+		return "the Kustomization for the tenant's repository names the account " + account + ", which has rights in other namespaces: name an account with rights in the tenant's namespaces only"
+	}
+	if syncs := e.syncsWithoutAccount(ctx); len(syncs) > 0 {
+		return "set spec.serviceAccountName in " + listed(syncs) + "; and start kustomize-controller with " + defaultServiceAccount("kustomize-controller").Flag
+	}
+	return ""
 }
 
 // syncsWithoutAccount returns the Kustomizations for the repositories of all tenants that name no account.

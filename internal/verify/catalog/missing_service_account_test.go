@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,5 +34,22 @@ func TestSyncsWithoutAccount(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, e.syncsWithoutAccount(t.Context())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The fix names the account that the tenant's sync names, and otherwise the syncs without an account.
+func TestFixOfSyncs(t *testing.T) {
+	t.Parallel()
+	e := newFakeEnv(interceptor.Funcs{}, object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "bare", "bare", map[string]any{"spec": map[string]any{}}))
+	if got := e.fixOfSyncs(t.Context()); got != "" {
+		t.Errorf("without a sync: got %q", got)
+	}
+	e.tenants = []discovery.Tenant{{Name: "bare", Repositories: []discovery.Repository{{Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "bare", Name: "bare"}}}}}
+	if got, want := e.fixOfSyncs(t.Context()), "set spec.serviceAccountName in Kustomization/bare/bare (to "; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q first", got, want)
+	}
+	e.sync = map[string]any{"serviceAccountName": "operator"}
+	if got, want := e.fixOfSyncs(t.Context()), "names the account operator, which has rights in other namespaces"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
 	}
 }
