@@ -47,6 +47,8 @@ type Tenant struct {
 	Holders []Holder
 	// Repositories are the Git repositories and OCI artifacts from which the tenant delivers.
 	Repositories []Repository
+	// Synced is set if Flux delivers anything for the tenant by a Kustomization, from a source of any kind.
+	Synced bool
 	// Delivers are the resources of the objects that Flux applied for the tenant, by
 	// Kustomizations and HelmReleases; sorted.
 	Delivers []schema.GroupResource
@@ -533,6 +535,7 @@ func (d *discovery) assignRepositories() {
 		if t == nil {
 			continue
 		}
+		t.Synced = true
 		kind := flux.Kind(nested(k, "spec", "sourceRef", "kind"))
 		for _, r := range d.sources(kind) {
 			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {

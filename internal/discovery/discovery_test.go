@@ -60,7 +60,7 @@ func tenantObject(apiVersion, name string, owners ...any) client.Object {
 func sharing(namespace string) Tenant {
 	return Tenant{
 		Name: namespace, Namespaces: []string{namespace}, Accounts: []Account{{namespace, "deployer"}},
-		Repositories: []Repository{{
+		Synced: true, Repositories: []Repository{{
 			Source: flux.Ref{Kind: flux.GitRepository, Namespace: namespace, Name: "dev-team"},
 			URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
 			Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: "sync"},
@@ -148,7 +148,7 @@ func TestDiscover(t *testing.T) {
 			},
 			want: []Tenant{{
 				Name: "shop", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "deployer"}}, Roles: []string{"ClusterRole/edit"},
-				Repositories: []Repository{{
+				Synced: true, Repositories: []Repository{{
 					Source: flux.Ref{Kind: flux.GitRepository, Namespace: "shop", Name: "dev-team"},
 					URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
 					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "shop"},
@@ -166,7 +166,7 @@ func TestDiscover(t *testing.T) {
 			},
 			want: []Tenant{{
 				Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}},
-				Repositories: []Repository{{
+				Synced: true, Repositories: []Repository{{
 					Source: flux.Ref{Kind: flux.GitRepository, Namespace: "apps", Name: "fleet"},
 					URL:    "https://git.example.com/acme/fleet", Branch: "dev", Path: "apps/",
 					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "apps", Name: "apps"}, OfPlatform: true,
@@ -184,7 +184,7 @@ func TestDiscover(t *testing.T) {
 			},
 			want: []Tenant{{
 				Name: "shop", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "deployer"}},
-				Repositories: []Repository{
+				Synced: true, Repositories: []Repository{
 					{
 						Source: flux.Ref{Kind: flux.OCIRepository, Namespace: "shop", Name: "tagged"},
 						URL:    "oci://images.example.com/shop", Branch: "v1", Path: "/",

@@ -77,7 +77,7 @@ func sourceKinds(repositories []Repository) []flux.Kind {
 // namespaces that are like the namespace from which the tenant is attacked.
 func (d *discovery) assignShapes() {
 	for _, t := range d.tenants {
-		shape := []string{fmt.Sprintf("repositories %s", sourceKinds(t.Repositories))}
+		shape := []string{fmt.Sprintf("repositories %s, synced %t", sourceKinds(t.Repositories), t.Synced)}
 		if d.bounds.unread {
 			shape = append(shape, "tenant "+t.Name)
 		}

@@ -75,6 +75,9 @@ func addCrossNamespaceImage(register func(...Attack)) {
 				return aimed
 			}
 			if e.Repository == nil {
+				if !e.Tenant.Synced && aimed.Control == rbac {
+					return e.withPositiveControl(ctx, aimed) // the tenant may not make an automation for any source
+				}
 				return e.noRepository()
 			}
 			if !inGit(*e.Repository) {

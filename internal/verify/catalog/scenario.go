@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
@@ -190,6 +191,28 @@ func (e *Scenario) noRepository() Finding {
 		return notProven("the tenant's repository is selected by a tag, a version or a commit, or its artifact by a digest or a version that Flux has not found, so that no push to a branch replaces it")
 	}
 	return notProven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
+}
+
+// withoutRepository returns the finding of an attack that needs a repository of the tenant if there is none. If
+// Flux delivers nothing for the tenant, there is nothing to commit to, and an attack through the API is stopped if
+// the tenant may write neither Kustomizations nor HelmReleases, which would deliver another source.
+func (e *Scenario) withoutRepository(ctx context.Context, a Attack) Finding {
+	if e.Tenant.Synced || e.lacks != "" {
+		return e.noRepository()
+	}
+	if a.Via == Git {
+		return Finding{Outcome: NotInstalled, Message: "Flux delivers no repository of the tenant"}
+	}
+	rules, err := e.rulesOfAll(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
+		if writes(rules, schema.GroupResource{Group: kind.GroupVersionKind().Group, Resource: strings.ToLower(string(kind)) + "s"}) {
+			return notProven(fmt.Sprintf("Flux delivers no repository of the tenant, which may write %ss: add a Kustomization for a repository of the tenant to the fleet, and --map its address", kind))
+		}
+	}
+	return stopped(rbac, "the tenant may write neither Kustomizations nor HelmReleases")
 }
 
 // asAccount returns a client with the identity of a service account.

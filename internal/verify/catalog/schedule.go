@@ -232,7 +232,7 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case (a.Files != nil || a.Source) && e.Repository == nil:
-		return e.noRepository()
+		return e.withoutRepository(ctx, a)
 	case (a.Files != nil || a.Source && e.platformDelivers()) && e.unplanted != nil:
 		return notProven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}

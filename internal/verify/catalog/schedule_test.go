@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 func env(name, shape, url string) *Scenario {
@@ -16,7 +17,7 @@ func env(name, shape, url string) *Scenario {
 	e := &Scenario{Tenant: discovery.Tenant{Name: name, Shape: shape, Accounts: []discovery.Account{account}}, Account: account}
 	if url != "" {
 		e.Repository = &discovery.Repository{URL: url, Branch: "main"}
-		e.Tenant.Repositories = []discovery.Repository{*e.Repository}
+		e.Tenant.Repositories, e.Tenant.Synced = []discovery.Repository{*e.Repository}, true
 	}
 	return e
 }
@@ -166,6 +167,9 @@ func TestTry(t *testing.T) {
 	unplanted.unplanted = context.DeadlineExceeded
 	doubtful := env("a", "", "")
 	doubtful.doubts = []string{"Kustomization/x/y (assumed)"}
+	synced := env("a", "", "")
+	synced.Tenant.Synced = true
+	unsynced := func(rules []authorizationv1.ResourceRule) *Scenario { return withRules("team", rules) }
 	powerless := env("a", "", "")
 	powerless.lacks = "Kustomization/x/y is not ready"
 	for _, tc := range []struct {
@@ -178,7 +182,11 @@ func TestTry(t *testing.T) {
 		{"nor with a quota beside them", powerless, Attack{ID: "A2", Run: answers(stopped("quota x, "+rbac, "no"))}, notProven("RBAC refuses it, but Kustomization/x/y is not ready")},
 		{"another control proves something", powerless, Attack{Run: answers(stopped("policy x", "no"))}, stopped("policy x", "no")},
 		{"the flag is named", unmapped, Attack{Files: planted, Run: accepted}, notProven("no repository of the tenant is mapped: add --map https://git.example.com/a#main=DIR")},
-		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")},
+		{"Flux delivers something else", synced, Attack{Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")},
+		{"there is nothing to commit to", unsynced(nil), Attack{Via: Git, Files: planted, Run: accepted}, Finding{Outcome: NotInstalled, Message: "Flux delivers no repository of the tenant"}},
+		{"a tenant without its rights may have one", powerless, Attack{Via: Git, Files: planted, Run: accepted}, notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")},
+		{"it may deliver nothing by itself", unsynced(nil), Attack{Via: API, Files: planted, Run: accepted}, stopped(rbac, "the tenant may write neither Kustomizations nor HelmReleases")},
+		{"it may deliver by itself", unsynced([]authorizationv1.ResourceRule{{Verbs: []string{"create"}, APIGroups: []string{"helm.toolkit.fluxcd.io"}, Resources: []string{"*"}}}), Attack{Via: API, Source: true, Run: accepted}, notProven("Flux delivers no repository of the tenant, which may write HelmReleases: add a Kustomization for a repository of the tenant to the fleet, and --map its address")},
 		{"it could not be changed", unplanted, Attack{Files: planted, Run: accepted}, notProven("the tenant's repository cannot be used: context deadline exceeded")},
 		{"what needs no repository is judged", unplanted, Attack{Run: accepted}, gotThrough("it could")},
 		{"a policy may come with what is assumed", doubtful, Attack{Controls: []string{"RBAC", "policy"}, Run: accepted}, notProven("here it could, but a policy that stops it may come with Kustomization/x/y (assumed)")},
