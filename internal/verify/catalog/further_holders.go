@@ -138,6 +138,25 @@ func within(narrow, wide []string) bool {
 	return slices.Contains(wide, "*") || !slices.ContainsFunc(narrow, func(s string) bool { return !slices.Contains(wide, s) })
 }
 
+// delayed returns the scenarios that try an attack as an owner or a further identity although the attack waits for
+// Flux, with the repository of the account: if RBAC alone refused it to the account, it depends on the rights of the
+// others. The holder may lack a right that the attack needs, so only a finding that got through counts.
+func (e *Scenario) delayed(a Attack, findings []Finding) []*Scenario {
+	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped || findings[0].Control != rbac {
+		return nil
+	}
+	var all []*Scenario
+	for _, other := range slices.Concat(e.owners, e.holders) {
+		if other.Namespace != e.Namespace || a.Owners != OwnersNever && slices.Contains(e.owners, other) {
+			continue
+		}
+		d := *other
+		d.Repository, d.slim, d.near, d.charts, d.deliverIn, d.unplanted = e.Repository, e.slim, e.near, e.charts, e.deliverIn, e.unplanted
+		all = append(all, &d)
+	}
+	return all
+}
+
 // byHolders returns the scenarios of the further identities that try the attack: all if owners also try it,
 // since it then depends on rights alone, and for a list of other attacks. These send requests for objects
 // in the holder's namespace or for cluster-scoped objects, and do not wait for Flux.

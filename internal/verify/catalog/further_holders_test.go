@@ -30,7 +30,9 @@ func TestTryAllAsHolders(t *testing.T) {
 		"the account did":  {"what got through already", Attack{ID: "W2", Via: API, Owners: OwnersAnywhere}, gotThrough("first"), gotThrough("it could"), gotThrough("first")},
 		"of the cluster":   {"that owners do not try it says nothing about accounts", Attack{ID: "I5", Via: API}, refused, gotThrough("it could"), through},
 		"of the account":   {"about the account of the sync", Attack{ID: "I9", Via: API}, refused, gotThrough("it could"), refused},
-		"waits for Flux":   {"only as the account", Attack{ID: "I5", Via: API, Deep: true}, refused, gotThrough("it could"), refused},
+		"waits for Flux":   {"if RBAC refused it to the account", Attack{ID: "I1", Via: API, Deep: true}, refused, gotThrough("it could"), through},
+		"another control":  {"stops the attack whoever tries it", Attack{ID: "I1", Via: API, Deep: true}, stopped("flag --default-service-account", "no"), gotThrough("it could"), stopped("flag --default-service-account", "no")},
+		"needs a delivery": {"as the account", Attack{ID: "I1", Via: Git, Deep: true}, refused, gotThrough("it could"), refused},
 		"through a commit": {"Flux applies it as the account", Attack{ID: "I5", Via: Git}, refused, gotThrough("it could"), refused},
 		"by the proxy":     {"it asks for the rights that the API server has", Attack{ID: "W2", Via: Proxy, Owners: OwnersAccounts}, refused, gotThrough("it could"), refused},
 	} {

@@ -149,6 +149,13 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 			all = append(all, f.by(holder.who.name))
 		}
 	}
+	for _, other := range e.delayed(a, all) {
+		if f := a.run(ctx, other); f.Outcome == GotThrough {
+			f.Further = other.further
+			all = append(all, f.by(other.who.name))
+			break
+		}
+	}
 	return worstFinding(all)
 }
 

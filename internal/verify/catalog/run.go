@@ -157,6 +157,11 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			return report, err
 		}
 	}
+	for _, e := range envs {
+		if source := e.inventRepository(ctx, opts); source != nil && !opts.Keep {
+			defer e.remove(source)
+		}
+	}
 	var all []*tenantRun
 	for _, e := range envs {
 		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.appliesTo(a) })

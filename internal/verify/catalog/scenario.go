@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
@@ -193,26 +192,25 @@ func (e *Scenario) noRepository() Finding {
 	return notProven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
 }
 
-// withoutRepository returns the finding of an attack that needs a repository of the tenant if there is none. If
-// Flux delivers nothing for the tenant, there is nothing to commit to, and an attack through the API is stopped if
-// the tenant may write neither Kustomizations nor HelmReleases, which would deliver another source.
-func (e *Scenario) withoutRepository(ctx context.Context, a Attack) Finding {
-	if e.Tenant.Synced || e.lacks != "" {
+// withoutRepository returns the finding of an attack through the API that needs a repository of the tenant if there is
+// none. If Flux delivers nothing for the tenant, the attack is stopped if the tenant may write neither
+// Kustomizations nor HelmReleases, which would deliver another source.
+func (e *Scenario) withoutRepository(ctx context.Context) Finding {
+	if !e.undelivered() {
 		return e.noRepository()
 	}
-	if a.Via == Git {
-		return Finding{Outcome: NotInstalled, Message: "Flux delivers no repository of the tenant"}
-	}
-	rules, err := e.rulesOfAll(ctx)
-	if err != nil {
+	kind, err := e.maySync(ctx)
+	switch {
+	case err != nil:
 		return notProven(firstLine(err.Error()))
+	case kind == "":
+		return stopped(rbac, "the tenant may write neither Kustomizations nor HelmReleases")
 	}
-	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
-		if writes(rules, schema.GroupResource{Group: kind.GroupVersionKind().Group, Resource: strings.ToLower(string(kind)) + "s"}) {
-			return notProven(fmt.Sprintf("Flux delivers no repository of the tenant, which may write %ss: add a Kustomization for a repository of the tenant to the fleet, and --map its address", kind))
-		}
+	reason := fmt.Sprintf("Flux delivers no repository of the tenant, which may write %ss, and verify could not give it one", kind)
+	if e.unplanted != nil {
+		reason += ": " + firstLine(e.unplanted.Error())
 	}
-	return stopped(rbac, "the tenant may write neither Kustomizations nor HelmReleases")
+	return notProven(reason)
 }
 
 // asAccount returns a client with the identity of a service account.

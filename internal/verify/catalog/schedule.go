@@ -231,8 +231,10 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 // try runs one attack if the tenant meets its requirements.
 func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
+	case a.Via == Git && e.undelivered():
+		return Finding{Outcome: NotInstalled, Message: "Flux delivers no repository of the tenant"}
 	case (a.Files != nil || a.Source) && e.Repository == nil:
-		return e.withoutRepository(ctx, a)
+		return e.withoutRepository(ctx)
 	case (a.Files != nil || a.Source && e.platformDelivers()) && e.unplanted != nil:
 		return notProven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}
