@@ -51,8 +51,12 @@ const (
 	byTheManager = "manager"
 )
 
-// replicator holds the objects that one attack replicates: foreign objects and the tenant's own object.
+// replicator holds the objects that one attack replicates: foreign objects and the tenant's own objects.
 type replicator struct {
+	// first is the tenant's own object that the attack replicates alone, before all others. The manager
+	// reports a refusal also while the API server does not yet know its right to impersonate the account.
+	// Once this object exists, a refusal is about the foreign objects.
+	first *unstructured.Unstructured
 	// private is an object of another tenant that the attack tries to copy.
 	private *unstructured.Unstructured
 	// outside are the canaries, which must not be created.
@@ -65,6 +69,7 @@ func (e *Scenario) newReplicator(id string) replicator {
 	id = name(id + "-" + e.Namespace)
 	secret := map[string]any{"stringData": map[string]any{"canary": "sings"}}
 	return replicator{
+		first:   configMap(e.Namespace, id+"-first"),
 		private: object("v1", "Secret", e.Victim.Namespace, id, secret),
 		outside: []*unstructured.Unstructured{
 			configMap(e.Victim.Namespace, id),
@@ -87,7 +92,7 @@ func (e *Scenario) ownNamespaceSelector() map[string]any {
 
 // removeReplicated deletes the remaining objects of an attack.
 func (e *Scenario) removeReplicated(r replicator) {
-	for _, u := range append([]*unstructured.Unstructured{r.private, r.own}, r.outside...) {
+	for _, u := range append([]*unstructured.Unstructured{r.first, r.private, r.own}, r.outside...) {
 		e.remove(u)
 	}
 }
@@ -145,26 +150,36 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 		defer cancel()
 		_ = declare(ctx, map[string]any{})
 	}()
-	if err := declare(ctx, map[string]any{"objects": []any{map[string]any{
-		"name":              name("i15"),
-		"serviceAccount":    e.Account.Name,
-		"namespaceSelector": e.ownNamespaceSelector(),
-		"items":             r.items(),
-		"from":              []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "namespace": r.private.GetNamespace(), "name": r.private.GetName()}},
-	}}}); err != nil {
+	objects := func(items []any, from ...any) map[string]any {
+		return map[string]any{"objects": []any{map[string]any{
+			"name":              name("i15"),
+			"serviceAccount":    e.Account.Name,
+			"namespaceSelector": e.ownNamespaceSelector(),
+			"items":             items,
+			"from":              append([]any{}, from...),
+		}}}
+	}
+	if err := declare(ctx, objects([]any{r.first.Object})); err != nil {
 		return notProven("cannot declare the objects to replicate: " + firstLine(err.Error()))
 	}
-	said, err := e.awaitReplicatorCondition(ctx, tenant, replicated, r)
+	if _, err := e.awaitReplicatorCondition(ctx, tenant, replicated, r.first); err != nil {
+		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
+	}
+	copied := map[string]any{"apiVersion": "v1", "kind": "Secret", "namespace": r.private.GetNamespace(), "name": r.private.GetName()}
+	if err := declare(ctx, objects(r.items(), copied)); err != nil {
+		return notProven("cannot declare the objects to replicate: " + firstLine(err.Error()))
+	}
+	said, err := e.awaitReplicatorCondition(ctx, tenant, replicated, r.own)
 	if err != nil {
 		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
 	}
 	return e.cameOf(ctx, r, said)
 }
 
-// awaitReplicatorCondition waits until the condition for an object's current generation is final and the
-// tenant's own object exists. The manager reports a refusal at once, but may create the own object later,
-// after the API server has processed a new right of the manager.
-func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured.Unstructured, condition string, r replicator) (readiness, error) {
+// awaitReplicatorCondition waits until the condition for a declaration's current generation is final and
+// the tenant's own object exists. The manager reports a refusal at once, but may create the own object
+// later, after the API server has processed a new right of the manager.
+func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured.Unstructured, condition string, own *unstructured.Unstructured) (readiness, error) {
 	var last readiness
 	decided := false
 	err := pollUntil(ctx, replicationPatience, func(ctx context.Context) (bool, error) {
@@ -175,7 +190,7 @@ func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured
 		if last, decided = conditionOf(current, condition); !decided {
 			return false, nil
 		}
-		return e.exists(ctx, r.own)
+		return e.exists(ctx, own)
 	})
 	if decided && ctx.Err() == nil {
 		return last, nil
@@ -219,10 +234,13 @@ func movesTheManager(ctx context.Context, e *Scenario) Finding {
 // declaresElsewhere makes a TenantResource in the tenant's namespace.
 func declaresElsewhere(ctx context.Context, e *Scenario) Finding {
 	r := e.newReplicator("i15-tr")
-	u := object("capsule.clastix.io/v1beta2", "TenantResource", e.Namespace, name("i15"), map[string]any{"spec": map[string]any{
-		"resyncPeriod": "60s", "resources": []any{map[string]any{"namespaceSelector": e.ownNamespaceSelector(), "rawItems": r.items()}},
-	}})
-	if err := e.tryCreate(ctx, u); err != nil {
+	declaring := func(id string, items ...any) *unstructured.Unstructured {
+		return object("capsule.clastix.io/v1beta2", "TenantResource", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+			"resyncPeriod": "60s", "resources": []any{map[string]any{"namespaceSelector": e.ownNamespaceSelector(), "rawItems": items}},
+		}})
+	}
+	first, all := declaring("i15-first", r.first.Object), declaring("i15", r.items()...)
+	if err := e.tryCreate(ctx, all); err != nil {
 		f := judge(err, "")
 		if f.Outcome == Stopped {
 			return e.withPositiveControl(ctx, f)
@@ -230,11 +248,18 @@ func declaresElsewhere(ctx context.Context, e *Scenario) Finding {
 		return f
 	}
 	defer e.removeReplicated(r)
-	if err := e.create(ctx, u); err != nil {
+	defer e.remove(first)
+	defer e.remove(all)
+	if err := e.create(ctx, first); err != nil {
 		return judge(err, "")
 	}
-	defer e.remove(u)
-	said, err := e.awaitReplicatorCondition(ctx, u, "Ready", r)
+	if _, err := e.awaitReplicatorCondition(ctx, first, "Ready", r.first); err != nil {
+		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
+	}
+	if err := e.create(ctx, all); err != nil {
+		return judge(err, "")
+	}
+	said, err := e.awaitReplicatorCondition(ctx, all, "Ready", r.own)
 	if err != nil {
 		return notProven("no controller replicates objects here: " + firstLine(err.Error()))
 	}
