@@ -175,6 +175,7 @@ type discovery struct {
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
 	artifacts      []unstructured.Unstructured
+	sets           []unstructured.Unstructured
 	platform       map[string]bool
 	choice         Choice
 	// defaultAccount is the account as which a controller applies objects that name no
@@ -228,6 +229,12 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 		}
 		*to = list.Items
 	}
+	sets := &unstructured.UnstructuredList{}
+	sets.SetGroupVersionKind(flux.ResourceSet.GroupVersionKind())
+	if err := d.bounds.list(ctx, c, sets); err != nil {
+		return err
+	}
+	d.sets = sets.Items
 	d.platform = map[string]bool{}
 	for _, name := range kubernetesNamespaces {
 		d.platform[name] = true
@@ -464,7 +471,7 @@ func (d *discovery) appliedByTenant(g grant) bool {
 	case g.applied.Kind == flux.Kustomization:
 		return !d.trusted[g.applied.Namespace+"/"+g.applied.Name]
 	}
-	return !d.platform[g.applied.Namespace] && !d.chartOfPlatform(g.applied, maxCharts)
+	return !d.platform[g.applied.Namespace] && !d.chartOfPlatform(g.applied, maxCharts) && !d.setOfPlatform(g.applied, maxSets)
 }
 
 // maxCharts limits how deep charts may be that install each other.

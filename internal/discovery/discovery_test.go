@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -329,6 +330,45 @@ func TestAccountOrder(t *testing.T) {
 	if diff := cmp.Diff([]Account{{"team", "default"}, {"team", "absent"}}, found[0].Accounts); diff != "" {
 		t.Errorf("without an account (-want +got):\n%s", diff)
 	}
+}
+
+// TestAccountOfSets checks that a tenant is attacked as the account of its sync, and not as the account as which
+// flux-operator applies the sync from a ResourceSet that the platform keeps in the tenant's namespace; and that
+// tenants that differ in names alone have one shape, whose people are known.
+func TestAccountOfSets(t *testing.T) {
+	t.Parallel()
+	var objects []client.Object
+	for _, team := range []string{"backend", "frontend"} {
+		label := map[string]string{Label: team}
+		operator, people := binding(team, "admin", "flux-operator"), gives(team, "view", "Group "+team+"-developers")
+		operator.SetName("operator")
+		people.SetName("people")
+		set := fluxObject(flux.ResourceSet, team, "apps", map[string]any{"serviceAccountName": "flux-operator"})
+		sync := fluxObject(flux.Kustomization, team, "apps", map[string]any{
+			"serviceAccountName": team, "sourceRef": map[string]any{"kind": "OCIRepository", "name": "apps"},
+		})
+		objects = append(objects, with(namespace(team, nil), map[string]string{
+			Label: team, "team": team, "resourceset.fluxcd.controlplane.io/name": team, flux.LabelResourceSetNamespace: team,
+		}), account(team, team, label), account(team, "flux-operator", label), binding(team, "admin", team), operator,
+			by(set, "flux-system/flux-system"), setOf(sync, team), setOf(people, team))
+	}
+	found := discover(t, objects...)
+	if len(found) != 2 || found[0].Shape != found[1].Shape {
+		t.Fatalf("found %v, want two tenants of one shape", found)
+	}
+	for _, tenant := range found {
+		if want := (Account{tenant.Name, tenant.Name}); tenant.Accounts[0] != want {
+			t.Errorf("tenant %s is attacked as %s, want %s", tenant.Name, tenant.Accounts[0], want)
+		}
+		if people := tenant.Name + "-developers"; !slices.ContainsFunc(tenant.Holders, func(h Holder) bool { return h.Name == people }) {
+			t.Errorf("tenant %s has no holder %s: %v", tenant.Name, people, tenant.Holders)
+		}
+	}
+}
+
+// setOf labels an object as flux-operator does for the ResourceSet apps of a namespace.
+func setOf(o client.Object, namespace string) client.Object {
+	return with(o, map[string]string{"resourceset.fluxcd.controlplane.io/name": "apps", flux.LabelResourceSetNamespace: namespace})
 }
 
 // locked returns the Deployment of kustomize-controller with a default account.

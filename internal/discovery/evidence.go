@@ -169,9 +169,28 @@ func (d *discovery) findTrusted() {
 }
 
 // appliedByPlatform reports whether a trusted Kustomization applied an object, or flux-operator
-// for a ResourceSet in the platform's namespaces.
+// for a ResourceSet of the platform.
 func (d *discovery) appliedByPlatform(o metav1.Object) bool {
-	return d.trusted[appliedBy(o)] || d.platform[o.GetLabels()[flux.LabelResourceSetNamespace]]
+	return d.trusted[appliedBy(o)] || d.setOfPlatform(flux.AppliedBy(o.GetLabels()), maxSets)
+}
+
+// maxSets limits how deep ResourceSets may be that apply each other.
+const maxSets = 10
+
+// setOfPlatform reports whether an object is a ResourceSet that the platform wrote, in its own namespaces or in
+// those of tenants: a trusted Kustomization applied it, or another such ResourceSet did. Its account does
+// not matter, because a ResourceSet contains the objects that it applies.
+func (d *discovery) setOfPlatform(ref flux.Ref, depth int) bool {
+	if ref.Kind != flux.ResourceSet || depth == 0 {
+		return false
+	}
+	if d.platform[ref.Namespace] {
+		return true
+	}
+	i := slices.IndexFunc(d.sets, func(u unstructured.Unstructured) bool {
+		return u.GetNamespace() == ref.Namespace && u.GetName() == ref.Name
+	})
+	return i >= 0 && (d.trusted[appliedBy(&d.sets[i])] || d.setOfPlatform(flux.AppliedBy(d.sets[i].GetLabels()), depth-1))
 }
 
 // ofPlatform reports whether a Kustomization in the platform's namespaces does not act for

@@ -162,6 +162,14 @@ func TestEvidence(t *testing.T) {
 			reason:  "a ResourceSet in another namespace is not the platform's",
 			objects: []client.Object{fromSet(kustomizes("x", "app", "flux-system/flux-system", ""), "x")}, tenant: "Kustomization x/app was not applied by the platform",
 		},
+		"applied by a ResourceSet that the platform keeps there": {
+			reason: "the platform wrote the objects in the ResourceSet, also in one that another ResourceSet applied",
+			objects: []client.Object{
+				fromSet(fluxObject(flux.ResourceSet, "x", "", nil), "y"), by(fluxObject(flux.ResourceSet, "y", "", nil), apps),
+				fromSet(kustomizes("x", "app", "flux-system/teams", "deployer"), "x"),
+			},
+			tenant: "Kustomization x/app applies as account x/deployer",
+		},
 		"made by somebody": {
 			reason:  "what the platform's Flux did not apply, others made",
 			objects: []client.Object{kustomizes("x", "app", "flux-system/flux-system", "")}, tenant: "Kustomization x/app was not applied by the platform",

@@ -183,7 +183,7 @@ func (d *discovery) roleShape(g grant) string {
 // shape returns lines for the labels, quotas, limits, network policies and admission of a
 // namespace.
 func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
-	lines := []string{"labels " + labelShape(ns.Labels)}
+	lines := []string{"labels " + labelShape(ns.Labels, ns.Name, t.Name)}
 	add := func(what, namespace string, spec any) {
 		if namespace == ns.Name {
 			lines = append(lines, what+" "+digest(spec, ns.Name, t.Name))
@@ -235,12 +235,14 @@ var namingLabels = []string{
 }
 
 // labelShape returns the labels of a namespace that decide about rights, without the labels that
-// name the namespace, its tenant, or the sync that applied it.
-func labelShape(labels map[string]string) string {
+// name the namespace, its tenant, or the object of Flux that applied it, and without the tenant's own names.
+func labelShape(labels map[string]string, names ...string) string {
 	var kept []string
 	for key, value := range labels {
 		switch {
-		case slices.Contains(namingLabels, key), strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
+		case slices.Contains(namingLabels, key), flux.IsAppliedLabel(key):
+		case slices.Contains(names, value):
+			kept = append(kept, key+" is its own")
 		default:
 			kept = append(kept, key+"="+value)
 		}
