@@ -92,27 +92,38 @@ func (c clusterReport) anonymous(name string) func(string) string {
 // unproven returns the unproven attacks that the baseline does not accept, grouped by
 // tenants and reason.
 func (c clusterReport) unproven() [][]*group {
-	return c.together(isUnproven, func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
+	return collect(c.grouped(isUnproven), func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
 }
 
-// through returns the attacks that got through and that the baseline does not accept, with the ways of
-// one attack together, such as through the API and through Git.
+// through returns the attacks that got through and that the baseline does not accept: an attack is one
+// entry, with the groups of its ways and tenants. byFix divides an entry.
 func (c clusterReport) through() [][]*group {
-	return c.together(isThrough, func(g *group) string {
-		return strings.Join([]string{g.first.ID, g.first.Title, g.first.Fix, g.tenants()}, "\x00")
+	return collect(c.grouped(isThrough), func(g *group) string { return g.first.ID + "\x00" + g.first.Title })
+}
+
+// byFix divides the groups of an attack by the fix, which may differ between tenants.
+func byFix(groups []*group) [][]*group {
+	return collect(groups, func(g *group) string { return g.first.Fix })
+}
+
+// accepted returns the attacks that the baseline accepts, each with all tenants for which one entry of the
+// baseline accepts the same result.
+func (c clusterReport) accepted() [][]*group {
+	return collect(c.grouped(func(a attackMade) bool { return a.Accepted != nil }), func(g *group) string {
+		return strings.Join([]string{g.first.Key, g.first.Outcome, g.first.Reason, g.first.Accepted.String()}, "\x00")
 	})
 }
 
 // absent returns the attacks on parts that are not installed, grouped by reason.
 func (c clusterReport) absent() [][]*group {
-	return c.together(isAbsent, func(g *group) string { return g.first.Message })
+	return collect(c.grouped(isAbsent), func(g *group) string { return g.first.Message })
 }
 
-// together returns the groups of the chosen attacks, combined by key.
-func (c clusterReport) together(chosen func(attackMade) bool, keyOf func(*group) string) [][]*group {
+// collect combines groups by a key, in the order of the first of each key.
+func collect(groups []*group, keyOf func(*group) string) [][]*group {
 	at := map[string]int{}
 	var all [][]*group
-	for _, g := range c.grouped(chosen) {
+	for _, g := range groups {
 		key := keyOf(g)
 		if _, known := at[key]; !known {
 			at[key] = len(all)

@@ -53,6 +53,14 @@ type htmlCluster struct{ clusterReport }
 // htmlGroup is an attack that had the same outcome for several tenants.
 type htmlGroup struct{ *group }
 
+// htmlFinding is an attack that got through. Parts has the tenants and ways, by the fix, and Patches has each patch
+// that closes the attack alone, once.
+type htmlFinding struct {
+	Title, Keys         string
+	References, Patches []string
+	Parts               [][]htmlGroup
+}
+
 // htmlReason lists attacks with the same reason.
 type htmlReason struct {
 	Reason, Tenants, Keys string
@@ -86,10 +94,8 @@ func (g htmlGroup) First() attackMade { return g.first }
 // Names returns the names of all tenants in the group.
 func (g htmlGroup) Names() string { return strings.Join(g.names, ", ") }
 
-// As returns text about the finding, the tenants and the way of the attack.
-func (g htmlGroup) As(found string) string {
-	return "as " + g.Names() + ", " + via(g.first.Via) + ": " + found
-}
+// Way returns the tenants and the way of the attack.
+func (g htmlGroup) Way() string { return "as " + g.Names() + ", " + via(g.first.Via) }
 
 // Summary returns the numbers of attacks by outcome, as text.
 func (c htmlCluster) Summary() string { return c.summary() }
@@ -121,19 +127,42 @@ func (c htmlCluster) HasCauses() bool {
 }
 
 func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {
+	return htmlGroups(c.grouped(chosen))
+}
+
+func htmlGroups(groups []*group) []htmlGroup {
 	var all []htmlGroup
-	for _, g := range c.grouped(chosen) {
+	for _, g := range groups {
 		all = append(all, htmlGroup{g})
 	}
 	return all
 }
 
 // Through returns the attacks that got through and that the baseline does not accept.
-func (c htmlCluster) Through() []htmlGroup { return c.groups(isThrough) }
+func (c htmlCluster) Through() []htmlFinding {
+	var all []htmlFinding
+	for _, groups := range c.through() {
+		f := htmlFinding{Title: groups[0].first.Title, Keys: keys(groups), References: groups[0].first.References}
+		for _, alike := range byFix(groups) {
+			f.Parts = append(f.Parts, htmlGroups(alike))
+		}
+		for _, g := range groups {
+			if patch := g.first.Patch; patch != "" && !slices.Contains(f.Patches, patch) {
+				f.Patches = append(f.Patches, patch)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
 
 // AcceptedGroups returns the attacks that the baseline accepts.
 func (c htmlCluster) AcceptedGroups() []htmlGroup {
-	return c.groups(func(a attackMade) bool { return a.Accepted != nil })
+	var all []htmlGroup
+	for _, groups := range c.accepted() {
+		all = append(all, htmlGroup{&group{first: groups[0].first, names: names(groups)}})
+	}
+	return all
 }
 
 // Repeatable returns the attacks that were stopped and that people can repeat.
@@ -159,11 +188,7 @@ func (c htmlCluster) Absent() []htmlReason {
 func htmlReasons(all [][]*group, reason func(attackMade) string) []htmlReason {
 	var reasons []htmlReason
 	for _, groups := range all {
-		r := htmlReason{Reason: reason(groups[0].first), Tenants: strings.Join(groups[0].names, ", "), Keys: keys(groups)}
-		for _, g := range groups {
-			r.Groups = append(r.Groups, htmlGroup{g})
-		}
-		reasons = append(reasons, r)
+		reasons = append(reasons, htmlReason{Reason: reason(groups[0].first), Tenants: strings.Join(groups[0].names, ", "), Keys: keys(groups), Groups: htmlGroups(groups)})
 	}
 	return reasons
 }

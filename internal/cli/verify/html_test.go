@@ -55,7 +55,7 @@ func TestHTML(t *testing.T) {
 	text := textOf(node)
 	for _, want := range []string{
 		"tenure verify: ✗ unsafe", "clusters/staging: ✗ unsafe", "? not ready: broken Kustomization/a/a", "! requested: https://git.example.com/a: not mapped",
-		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1 Try it yourself kubectl create --as=a -f - <<'E' kind: Pod E", "--- a/x",
+		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1 Try it yourself, as a, through the API kubectl create --as=a -f - <<'E' kind: Pod E", "--- a/x",
 		"? not proven: nothing to try it on As a:", "! accepted, got through: a tenant tries got through X1-api As b; by Ann until 2026-11-22: we know",
 		"! accepted, not proven: a tenant tries not proven X2-api As b; by Ben until 2026-11-22: its host is elsewhere",
 		"A tenant tries stopped X3-api : as a, stopped only by: RBAC; missing: policy on it", "Attack a b",
@@ -66,6 +66,17 @@ func TestHTML(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
 		}
+	}
+}
+
+// TestHTMLFindings checks that an attack is one finding, although its evidence or its fix differs between tenants.
+func TestHTMLFindings(t *testing.T) {
+	t.Parallel()
+	_, node := htmlOf(t, one(judgement{}, differing()))
+	text := textOf(node)
+	want := "✗ got through: a tenant tries got through X1-api Evidence as a, through the API: it read a Secret as b, through the API: it read a ConfigMap Fix do something Evidence as c, through the API: it read all Fix give c less"
+	if !strings.Contains(text, want) || strings.Count(text, "✗ got through:") != 1 || strings.Count(text, "Patch for this alone") != 1 {
+		t.Errorf("the page does not say %q once, with one patch:\n%s", want, text)
 	}
 }
 

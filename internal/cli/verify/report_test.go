@@ -320,6 +320,49 @@ func TestTextOfWays(t *testing.T) {
 	}
 }
 
+// differing returns an attack that got through with other evidence for each tenant, and another fix for the last one.
+func differing() findings {
+	f := attacked(catalog.GotThrough)
+	third := f.attacks.Results[1]
+	third.Tenant, third.Finding.Evidence, third.Finding.Fix = "c", "it read all", "give c less"
+	f.attacks.Results[0].Finding.Evidence, f.attacks.Results[1].Finding.Evidence = "it read a Secret", "it read a ConfigMap"
+	f.attacks.Results = append(f.attacks.Results, third)
+	for i := range f.attacks.Results {
+		f.attacks.Results[i].Patch = "--- a/x\n"
+	}
+	return f
+}
+
+// TestTextOfEvidence checks that an attack is one finding, also accepted, although its evidence or its fix differs
+// between tenants.
+func TestTextOfEvidence(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := one(judgement{}, differing()).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	want := `✗ got through: a tenant tries got through (X1-api)
+  as a, through the API: it read a Secret
+  as b, through the API: it read a ConfigMap
+  fix: do something
+  as c, through the API: it read all
+  fix: give c less
+  see: CVE-1
+`
+	if !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
+		t.Errorf("want the beginning\n%s\ngot\n%s", want, &out)
+	}
+	out.Reset()
+	j := judgement{baseline: baseline.Baseline{{Kind: baseline.Through, ID: "X1", Tenant: "*", Reason: "we know", Expires: day(1)}}}
+	if err := one(j, differing()).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	want = "! accepted: a tenant tries got through (X1-api)\n  as a, b, c, through the API; until 2026-11-22: we know\n"
+	if !strings.Contains(out.String(), want) || strings.Count(out.String(), "! accepted:") != 1 {
+		t.Errorf("want\n%s\nonce, got\n%s", want, &out)
+	}
+}
+
 // TestTextRepeats checks that the text has the commands that repeat an attack if the user chose attacks, or
 // wants all.
 func TestTextRepeats(t *testing.T) {

@@ -187,12 +187,14 @@ func (p *page) gotThrough(c clusterReport) {
 		a := groups[0].first
 		p.WriteString("\n")
 		p.heading("✗ got through", ui.Red, "a tenant "+a.Title+" ("+keys(groups)+")")
-		for _, g := range groups {
-			p.detail("", g.as(g.first.Evidence))
+		for _, alike := range byFix(groups) {
+			for _, g := range alike {
+				p.detail("", g.as(g.first.Evidence))
+			}
+			p.detail("fix", alike[0].first.Fix)
 		}
-		p.detail("fix", a.Fix)
-		for _, g := range groups {
-			p.expired(g.first)
+		for _, alike := range collect(groups, func(g *group) string { return g.first.Expired.String() }) {
+			p.expired(alike[0].first)
 		}
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
@@ -305,6 +307,15 @@ func keys(groups []*group) string {
 	return strings.Join(all, ", ")
 }
 
+// names returns the names of the tenants of groups.
+func names(groups []*group) []string {
+	var all []string
+	for _, g := range groups {
+		all = append(all, g.names...)
+	}
+	return all
+}
+
 // adminEverywhere is the role of a tenant that a ClusterRoleBinding binds to cluster-admin.
 const adminEverywhere = "ClusterRole/cluster-admin (everywhere)"
 
@@ -341,17 +352,17 @@ func (p *page) warnings(c clusterReport) {
 }
 
 func (p *page) accepted(c clusterReport) {
-	for _, g := range c.grouped(func(a attackMade) bool { return a.Accepted != nil }) {
-		a := g.first
+	for _, groups := range c.accepted() {
+		a, all := groups[0].first, group{first: groups[0].first, names: names(groups)}
 		p.WriteString("\n")
 		if a.Outcome == string(catalog.NotProven) {
 			p.heading("! accepted, not proven", ui.Yellow, "whether a tenant "+a.Title+" ("+a.Key+")")
-			p.detail("", g.as(a.Reason))
+			p.detail("", all.as(a.Reason))
 			p.detail("", "accepted "+a.Accepted.String())
 			continue
 		}
 		p.heading("! accepted", ui.Yellow, "a tenant "+a.Title+" ("+a.Key+")")
-		p.detail("", "as "+g.tenants()+", "+via(a.Via)+"; "+a.Accepted.String())
+		p.detail("", "as "+all.tenants()+", "+via(a.Via)+"; "+a.Accepted.String())
 	}
 }
 
