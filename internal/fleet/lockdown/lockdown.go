@@ -303,7 +303,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...), RemoteBases: locked.remote}
-	for _, note := range []string{component.setNote(), component.egressNote(plain), locked.boundsNote()} {
+	for _, note := range []string{component.setNote(), component.egressNote(plain), locked.boundsNote(), locked.sourcesNote()} {
 		if note != "" {
 			plan.Notes = append(plan.Notes, note)
 		}

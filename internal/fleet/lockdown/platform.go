@@ -355,7 +355,7 @@ func (s *survey) notes() []string {
 	}
 	if plain := s.unlabelled(); len(plain) > 0 {
 		notes = append(notes, "the rules for tenants do not apply in "+listed(plain)+", where Flux applies as another account than the platform's: if these are tenants, add the label "+
-			v1alpha1.LabelFluxTenant+": NAME of the tenant to each Namespace, and run this again with --allow for the addresses of their sources")
+			v1alpha1.LabelFluxTenant+": NAME of the tenant to each Namespace, and run this again, which names the addresses of their sources to approve")
 	}
 	return notes
 }

@@ -35,17 +35,15 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		if account := o.text("spec", "serviceAccountName"); account != "" && account != tenant && (o.isFlux("Kustomization") || o.isFlux("HelmRelease")) {
 			accounts = append(accounts, account)
 		}
-		url := v1alpha1.AddressPattern(o.text("spec", "url"))
-		switch o.GetKind() {
-		case "GitRepository":
-			sources.Git = append(sources.Git, url)
-		case "HelmRepository":
-			sources.Helm = append(sources.Helm, helmHost(url))
-		case "OCIRepository":
-			sources.OCI = append(sources.OCI, url)
-		case "ImageRepository":
-			sources.OCI = append(sources.OCI, v1alpha1.AddressPattern("oci://"+o.text("spec", "image")))
-		case "Bucket":
+		switch kind, pattern := o.address(); kind {
+		case "git":
+			sources.Git = append(sources.Git, pattern)
+		case "helm":
+			sources.Helm = append(sources.Helm, pattern)
+		case "oci":
+			sources.OCI = append(sources.OCI, pattern)
+		}
+		if o.isFlux("Bucket") {
 			sources.Buckets = append(sources.Buckets, v1alpha1.BucketPattern{Endpoint: o.text("spec", "endpoint"), BucketName: o.text("spec", "bucketName"), Region: o.text("spec", "region")})
 		}
 		if provider := o.text("spec", "provider"); provider != "" && provider != "generic" && isSource(o.GetKind()) {
@@ -110,6 +108,23 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		return "", fmt.Errorf("cannot write the TenancyProfile: %w", err)
 	}
 	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
+}
+
+// address returns the kind of --allow and the pattern that approve the address of a source, and "" for other objects
+// and Buckets.
+func (o object) address() (kind string, pattern v1alpha1.AddressPattern) {
+	url := v1alpha1.AddressPattern(o.text("spec", "url"))
+	switch {
+	case o.isFlux("GitRepository"):
+		return "git", url
+	case o.isFlux("HelmRepository"):
+		return "helm", helmHost(url)
+	case o.isFlux("OCIRepository"):
+		return "oci", url
+	case o.isFlux("ImageRepository"):
+		return "oci", v1alpha1.AddressPattern("oci://" + o.text("spec", "image"))
+	}
+	return "", ""
 }
 
 // helmHost returns the host of a Helm repository's address: an index may lead to any
