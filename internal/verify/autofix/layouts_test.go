@@ -265,6 +265,10 @@ func layouts() map[string]layoutCase {
 		"Renamed": {"an overlay that renames the tenant's objects", func(files map[string]string) {
 			files["tenants/staging/kustomization.yaml"] = "namePrefix: x-\nresources:\n  - ../base/team\n"
 		}, true, false, true, nil},
+		"Variable": {"a name that Flux replaces", func(files map[string]string) {
+			files[teamFolder+"namespace.yaml"] = strings.ReplaceAll(teamNamespace, "apps", "${team}") + "---\n" + strings.ReplaceAll(teamNamespace, "apps", "${team}-preview")
+			files[teamFolder+"rbac.yaml"] = strings.ReplaceAll(teamRights, "apps", "${team}")
+		}, true, false, true, nil},
 		"OverlayRole": {"an overlay that decides the role", func(files map[string]string) {
 			files["tenants/staging/kustomization.yaml"] = "resources:\n  - ../base/team\npatches:\n  - target: {kind: RoleBinding}\n    patch: |\n      - {op: replace, path: /roleRef/name, value: cluster-admin}\n      - {op: replace, path: /roleRef/kind, value: ClusterRole}\n"
 		}, true, false, true, nil},
@@ -314,6 +318,9 @@ func TestLayouts(t *testing.T) {
 				after := fleetOf(t, files)
 				apply(t, after, patch, "git", "apply")
 				checkFix(t, a, buildOf(t, after.Dir, "clusters/staging"))
+				if noted := strings.Contains(patch, "since its name is ${team}\n"); noted != (name == "Variable" && len(a.Fix.Labels) > 0) {
+					t.Errorf("%s: the patch for %s says that the name is a variable: %t\n%s", l.reason, a.Key(), noted, patch)
+				}
 				said := strings.Contains(patch, "# this changes clusters/production too")
 				if diff := cmp.Diff(before, buildOf(t, after.Dir, "clusters/production")); (diff != "") != said {
 					t.Errorf("%s: the patch for %s says that it changes the other cluster: %t\n%s", l.reason, a.Key(), said, diff)
@@ -372,7 +379,7 @@ func checkFix(t *testing.T, a catalog.Attack, b built) {
 	}
 	for key, value := range a.Fix.Labels {
 		for _, o := range b.find(kind("Namespace")) {
-			if o.GetName() == "apps" && o.GetLabels()[key] != value {
+			if (o.GetName() == "apps" || o.GetName() == "${team}") != (o.GetLabels()[key] == value) {
 				t.Errorf("%s: the namespace has the labels %v", a.Key(), o.GetLabels())
 			}
 		}
