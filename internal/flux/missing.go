@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // MissingGroup is an API group that the cluster does not serve, and that objects of a fleet need.
@@ -29,8 +32,8 @@ func MissingGroups(failures []Finding) []MissingGroup {
 	for _, f := range failures {
 		for _, match := range noMatch.FindAllStringSubmatch(f.Reason, -1) {
 			group, version, _ := strings.Cut(match[2], "/")
-			if version == "" || strings.HasSuffix(group, ".toolkit.fluxcd.io") {
-				continue // a removed version of Kubernetes or Flux, not a CRD that a chart has
+			if version == "" || ofFlux(group) || scheme.Scheme.IsGroupRegistered(group) {
+				continue // a removed version of Kubernetes or Flux, not a CRD that a chart has: see removedVersions
 			}
 			g := groups[group]
 			if g == nil {
@@ -51,6 +54,43 @@ func MissingGroups(failures []Finding) []MissingGroup {
 		slices.Sort(g.Kinds)
 		g.Waiting = waitingFor(failures, g.Objects)
 		all = append(all, *g)
+	}
+	return all
+}
+
+func ofFlux(group string) bool { return strings.HasSuffix(group, ".toolkit.fluxcd.io") }
+
+// removedVersions returns a sentence for each kind of Flux or Kubernetes that a fleet has in a version that is not
+// served any more.
+func removedVersions(failures []Finding) []string {
+	needing := map[schema.GroupVersionKind][]Ref{}
+	for _, f := range failures {
+		for _, match := range noMatch.FindAllStringSubmatch(f.Reason, -1) {
+			kind := schema.FromAPIVersionAndKind(match[2], match[1])
+			if builtIn := kind.Group == "" || scheme.Scheme.IsGroupRegistered(kind.Group); builtIn || ofFlux(kind.Group) {
+				needing[kind] = append(needing[kind], f.Row.Ref())
+			}
+		}
+	}
+	var all []string
+	for kind, refs := range needing {
+		way := "change its apiVersion to one that kubectl api-resources lists"
+		if ofFlux(kind.Group) {
+			way = "change its apiVersion, as flux migrate -f DIR does in a folder"
+		}
+		all = append(all, fmt.Sprintf("%s is not served in version %s: %s; %s", kind.Kind, kind.GroupVersion(), whoNeed(unique(refs)), way))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// unique returns the objects without duplicates, in the same order.
+func unique(refs []Ref) []Ref {
+	var all []Ref
+	for _, ref := range refs {
+		if !slices.Contains(all, ref) {
+			all = append(all, ref)
+		}
 	}
 	return all
 }
@@ -142,6 +182,29 @@ func missingConfigs(failures []Finding) []string {
 	for _, config := range slices.Sorted(maps.Keys(needing)) {
 		all = append(all, fmt.Sprintf("ConfigMap %s is not there: %s; if it is not in the repository, such as one that a script makes, give it with --apply FILE",
 			config, whoNeed(needing[config])))
+	}
+	return all
+}
+
+// unfetched finds the reference in the messages of a GitRepository that its mapped repository does not have.
+var unfetched = regexp.MustCompile(`couldn't find remote ref "refs/(tags|heads)/([^"]+)"|no match found for (semver): (.+)$`)
+
+// missingReferences returns a sentence for each GitRepository whose mapped folder lacks the tag, the range or the branch.
+func missingReferences(failures []Finding) []string {
+	var all []string
+	for _, f := range failures {
+		match := unfetched.FindStringSubmatch(strings.TrimSpace(f.Reason))
+		if match == nil || f.Row.Kind != GitRepository {
+			continue
+		}
+		what, way := "tag "+match[2], "map a Git work tree that has it, for instance after git fetch --tags"
+		switch {
+		case match[1] == "heads":
+			what, way = "branch "+match[2], "map a Git work tree that has it, or a folder as URL#"+match[2]+"=DIR"
+		case match[3] != "":
+			what = "tag in the range " + match[4]
+		}
+		all = append(all, fmt.Sprintf("%s selects the %s, which the folder of its address in --map does not have: %s", f.Row.Ref(), what, way))
 	}
 	return all
 }
@@ -268,7 +331,7 @@ func unsetVariables(failures []Finding) []string {
 }
 
 // Lacking returns a sentence for each API group that the failures of a fleet name as not served, one
-// for each Secret, ConfigMap and namespace that does not exist, for each input provider and Bucket without its address, for each input that a ResourceSet lacks, for each cluster of a cloud, for each OCIRepository without a version, for each Kustomization whose variables nothing
+// for each Secret, ConfigMap and namespace that does not exist, for each input provider and Bucket without its address, for each input that a ResourceSet lacks, for each cluster of a cloud, for each OCIRepository without a version, for each GitRepository without its tag or branch, for each kind in a removed version, for each Kustomization whose variables nothing
 // replaces or have no value, for each field that a kind does not have, and for each webhook without an
 // answer, with the objects that need them and the way out.
 func Lacking(failures []Finding) []string {
@@ -300,6 +363,8 @@ func Lacking(failures []Finding) []string {
 	all = append(all, unknownInputs(failures)...)
 	all = append(all, unreachedClusters(failures)...)
 	all = append(all, unmatchedVersions(failures)...)
+	all = append(all, missingReferences(failures)...)
+	all = append(all, removedVersions(failures)...)
 	all = append(all, missingConfigs(failures)...)
 	all = append(all, missingNamespaces(failures)...)
 	return slices.Concat(all, unreplaced(failures), unsetVariables(failures), unknownFields(failures), silentWebhooks(failures))
