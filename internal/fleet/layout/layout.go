@@ -159,8 +159,8 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 			if err := otherClusters(dir, f.Path); err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no source and no Kustomization, and in the repository no Kustomization beside its source, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
-				dir, path.Join(f.declared, syncFile), f.Path, dir)
+			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s, and in the repository no Kustomization beside its source, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
+				dir, f.NoRoot(), f.Path, dir)
 		}
 		if !f.completeRoot(&sync) {
 			f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
@@ -174,6 +174,15 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		return f, err
 	}
 	return f, f.checkSyntax()
+}
+
+// NoRoot says why a fleet without a root has none in gotk-sync.yaml.
+func (f *Fleet) NoRoot() string {
+	name := path.Join(f.declared, syncFile)
+	if !isFile(f.Dir, name) {
+		return name + " is missing"
+	}
+	return name + " has no source and no Kustomization"
 }
 
 // checkSyntax returns an error for a file of the cluster's folder, or of a folder that the platform's

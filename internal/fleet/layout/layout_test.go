@@ -380,6 +380,7 @@ func TestLoadErrors(t *testing.T) {
 	broken := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "kind: [\n"})
 	empty := folder(t, map[string]string{"clusters/staging/a.yaml": "", "clusters/production/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "staging", "production")})
 	alone := folder(t, map[string]string{"clusters/staging/a.yaml": ""})
+	rootless := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "# nothing\n"})
 	for _, tc := range []struct {
 		reason, dir, path, want string
 		is                      error
@@ -389,6 +390,8 @@ func TestLoadErrors(t *testing.T) {
 		{reason: "path leads out", dir: empty, path: "../..", want: "leads out of it"},
 		{reason: "a folder that is no cluster's", dir: empty, path: "clusters/staging", want: "it has --path clusters/production"},
 		{reason: "no address", dir: alone, path: "clusters/staging", want: "--map URL#BRANCH="},
+		{reason: "no file of the root", dir: alone, path: "clusters/staging", want: "clusters/staging/flux-system/gotk-sync.yaml is missing, and in the repository no Kustomization"},
+		{reason: "a file without the root", dir: rootless, path: "clusters/staging", want: "clusters/staging/flux-system/gotk-sync.yaml has no source and no Kustomization"},
 		{reason: "a root that is not served", dir: bucket, path: "clusters/staging", want: "the root Bucket flux-system/flux-system is a source that the local cluster cannot serve"},
 		{reason: "not YAML", dir: broken, path: "clusters/staging", want: "clusters/staging/flux-system/gotk-sync.yaml"},
 	} {

@@ -129,7 +129,7 @@ func checkManifests(f *layout.Fleet) error {
 // if a file has a style that cannot be edited.
 func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
-		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first, or, if Flux follows the repository already by a root outside of it, as on Azure or after an installation with Helm, set the lockdown where Flux is installed", f.System)
+		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s: bootstrap it with Flux first, or, if Flux follows the repository already by a root outside of it, as on Azure or after an installation with Helm, set the lockdown where Flux is installed", f.NoRoot())
 	}
 	if err := checkManifests(f); err != nil {
 		return nil, err
