@@ -64,9 +64,9 @@ func (d *discovery) assignHolders() {
 		for _, o := range d.people(t) {
 			d.addHolder(t, Holder{Owner: o}, o.subject)
 		}
-		// A single holder needs no shape, because there is no other holder to compare it with.
+		// The first account alone needs no shape, because there is no other holder to compare with it.
 		for i := range t.Holders {
-			if len(t.Holders) > 1 {
+			if len(t.Holders) > 1 || len(t.Accounts) == 0 || t.Holders[i].Account() != t.Accounts[0] {
 				d.locate(t, &t.Holders[i])
 			}
 		}

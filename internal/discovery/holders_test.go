@@ -254,6 +254,23 @@ func TestMadeByCharts(t *testing.T) {
 	}
 }
 
+// TestOnlyPeople checks that the rights of people count if the tenant's account has none, and there is nobody else.
+func TestOnlyPeople(t *testing.T) {
+	t.Parallel()
+	tenant := func(role string) Tenant {
+		return discover(t, namespace("team", map[string]string{Label: "team"}), account("team", "default", nil), gives("team", role, "Group developers"))[0]
+	}
+	edit, view := tenant("edit"), tenant("view")
+	for _, found := range []Tenant{edit, view} {
+		if len(found.Holders) != 1 || found.Holders[0].Within(found.Holder(found.Accounts[0].User())) {
+			t.Errorf("account %s has the rights of %v", found.Accounts[0], found.Holders)
+		}
+	}
+	if edit.Shape == view.Shape {
+		t.Errorf("people with edit and with view give a tenant the same shape %s", edit.Shape)
+	}
+}
+
 // TestHoldersShape checks that tenants whose further identities have other rights have other shapes.
 func TestHoldersShape(t *testing.T) {
 	t.Parallel()
