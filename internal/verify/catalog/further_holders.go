@@ -142,7 +142,7 @@ func within(narrow, wide []string) bool {
 // Flux, with the repository of the account: if RBAC alone refused it to the account, it depends on the rights of the
 // others. The holder may lack a right that the attack needs, so only a finding that got through counts.
 func (e *Scenario) delayed(a Attack, findings []Finding) []*Scenario {
-	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped || findings[0].Control != rbac {
+	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped || !slices.Contains([]string{rbac, rbac + ownToo}, findings[0].Control) {
 		return nil
 	}
 	var all []*Scenario

@@ -31,6 +31,7 @@ func TestTryAllAsHolders(t *testing.T) {
 		"of the cluster":   {"that owners do not try it says nothing about accounts", Attack{ID: "I5", Via: API}, refused, gotThrough("it could"), through},
 		"of the account":   {"about the account of the sync", Attack{ID: "I9", Via: API}, refused, gotThrough("it could"), refused},
 		"waits for Flux":   {"if RBAC refused it to the account", Attack{ID: "I1", Via: API, Deep: true}, refused, gotThrough("it could"), through},
+		"waits, no rights": {"if RBAC refused it to the account, and its own objects too", Attack{ID: "I1", Via: API, Deep: true}, stopped("RBAC (own objects too)", "no"), gotThrough("it could"), through},
 		"another control":  {"stops the attack whoever tries it", Attack{ID: "I1", Via: API, Deep: true}, stopped("flag --default-service-account", "no"), gotThrough("it could"), stopped("flag --default-service-account", "no")},
 		"needs a delivery": {"as the account", Attack{ID: "I1", Via: Git, Deep: true}, refused, gotThrough("it could"), refused},
 		"through a commit": {"Flux applies it as the account", Attack{ID: "I5", Via: Git}, refused, gotThrough("it could"), refused},

@@ -39,6 +39,9 @@ func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstr
 	}
 }
 
+// ownToo follows a control that refuses the same steps on the tenant's own objects.
+const ownToo = " (own objects too)"
+
 // onFlagger returns an attack that creates an object of Flagger. If the platform does not allow Flagger to
 // the tenant, the rule tenure-flagger refuses every object, also the positive control. The attack is then
 // stopped, as for a tenant without the right to create such objects.
@@ -55,7 +58,7 @@ func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(conte
 		if err := identityWorks(ctx, e); err != nil {
 			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 		}
-		refused.Control += " (own objects too)"
+		refused.Control += ownToo
 		return refused
 	}
 }

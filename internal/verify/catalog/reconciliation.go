@@ -105,7 +105,7 @@ func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
 	if f.Control != notInstalled {
-		f.Control += " (own objects too)"
+		f.Control += ownToo
 	}
 	return f
 }
