@@ -49,6 +49,9 @@ type Tenant struct {
 	Repositories []Repository
 	// Synced is set if Flux delivers anything for the tenant by a Kustomization, from a source of any kind.
 	Synced bool
+	// UnlimitedReleases are the HelmReleases in the tenant's namespaces that the platform wrote and whose charts Flux
+	// installs without the limits of an account, as NAMESPACE/NAME, sorted. The charts are not in the platform's repository.
+	UnlimitedReleases []string
 	// Delivers are the resources of the objects that Flux applied for the tenant, by
 	// Kustomizations and HelmReleases; sorted.
 	Delivers []schema.GroupResource
@@ -151,6 +154,7 @@ func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, erro
 	d.assignOwners()
 	d.assignAccounts()
 	d.assignRepositories()
+	d.assignReleases()
 	d.assignDelivers(mapperOf(c))
 	d.assignRights()
 	d.assignHolders()
@@ -561,6 +565,19 @@ func (d *discovery) assignRepositories() {
 				OfPlatform:    d.fromRoot(k),
 			})
 		}
+	}
+}
+
+// assignReleases finds the charts that Flux installs for the tenants without the limits of an account.
+func (d *discovery) assignReleases() {
+	for _, u := range d.releases {
+		t, source := d.byNamespace[u.GetNamespace()], sourceOf(u)
+		_, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
+		if t == nil || remote || !d.appliedByPlatform(&u) || !d.limitless(u) || d.roots[source] || d.rootAddresses[d.address(source)] {
+			continue
+		}
+		t.UnlimitedReleases = append(t.UnlimitedReleases, u.GetNamespace()+"/"+u.GetName())
+		slices.Sort(t.UnlimitedReleases)
 	}
 }
 

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -363,6 +364,33 @@ func TestAccountOfSets(t *testing.T) {
 		if people := tenant.Name + "-developers"; !slices.ContainsFunc(tenant.Holders, func(h Holder) bool { return h.Name == people }) {
 			t.Errorf("tenant %s has no holder %s: %v", tenant.Name, people, tenant.Holders)
 		}
+	}
+}
+
+// TestUnlimitedReleases checks that a tenant has the HelmReleases that the platform wrote for it and that no account limits.
+func TestUnlimitedReleases(t *testing.T) {
+	t.Parallel()
+	release := func(name, account, applier string, more map[string]any) client.Object {
+		spec := map[string]any{"chart": map[string]any{"spec": map[string]any{"sourceRef": map[string]any{"kind": "HelmRepository", "name": "charts"}}}}
+		if account != "" {
+			spec["serviceAccountName"] = account
+		}
+		maps.Copy(spec, more)
+		return by(fluxObject(flux.HelmRelease, "team", name, spec), applier)
+	}
+	fromPlatform := map[string]any{"chart": map[string]any{"spec": map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "namespace": "flux-system", "name": "flux-system"}}}}
+	found, err := find(t, Choice{},
+		namespace("team", map[string]string{Label: "team"}), account("team", "team", nil), account("team", "admin", nil), gives("team", "edit", "ServiceAccount team/team"),
+		clusterBinding("admin", "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "admin"}),
+		release("unnamed", "", "flux-system/apps", nil), release("as-admin", "admin", "flux-system/apps", nil), release("limited", "team", "flux-system/apps", nil),
+		release("own", "", "team/apps", nil), release("from-platform", "", "flux-system/apps", fromPlatform),
+		release("elsewhere", "", "flux-system/apps", map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "other"}}}),
+	)
+	if err != nil || len(found.Tenants) != 1 {
+		t.Fatalf("found %v and %v", found, err)
+	}
+	if diff := cmp.Diff([]string{"team/as-admin", "team/unnamed"}, found.Tenants[0].UnlimitedReleases); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -111,6 +111,8 @@ type tenant struct {
 	ClusterAdmin bool     `json:"clusterAdmin,omitempty"`
 	// PlatformRepository is set if the tenant delivers from the platform's own repository.
 	PlatformRepository bool `json:"platformRepository,omitempty"`
+	// UnlimitedReleases are the HelmReleases of the platform in the tenant's namespaces whose charts no account limits.
+	UnlimitedReleases []string `json:"unlimitedReleases,omitempty"`
 	// Like names the tenant of the same shape that was attacked in full.
 	Like string `json:"like,omitempty"`
 	// Why is the evidence for the tenant.
@@ -294,7 +296,7 @@ func (c clusterReport) stoppedAttacks() []string {
 }
 
 // notTried describes what no attack tries: changes of the platform's files in a repository that a tenant shares with the
-// platform, and writes of kinds that the catalogue does not know, those of the same tenants in one text.
+// platform, changes of a chart that no account limits, and writes of kinds that the catalogue does not know, those of the same tenants in one text.
 func (c clusterReport) notTried() []string {
 	var sharing []string
 	for _, t := range c.Tenants {
@@ -303,6 +305,11 @@ func (c clusterReport) notTried() []string {
 		}
 	}
 	all := c.kindsNotTried()
+	for _, t := range c.Tenants {
+		if len(t.UnlimitedReleases) > 0 {
+			all = append(all, t.Name+": no account limits what the charts of the platform's HelmReleases "+someOf(t.UnlimitedReleases)+" install, so that whoever may publish these charts may do everything in the cluster; if the tenant may publish them, set spec.serviceAccountName to an account with rights in its namespace only")
+		}
+	}
 	if len(sharing) > 0 {
 		all = append(all, someOf(sharing)+": Flux delivers from the platform's own repository, so that whoever may change the platform's files there is the platform; use a repository for each tenant, or let the Git host demand a review of the platform for its files and its branch")
 	}
@@ -367,7 +374,7 @@ func badness(a attackMade) int {
 }
 
 func newTenant(t discovery.Tenant, like string) tenant {
-	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like, Why: t.Why}
+	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like, Why: t.Why, UnlimitedReleases: t.UnlimitedReleases}
 	for _, a := range t.Accounts {
 		made.Accounts = append(made.Accounts, a.String())
 	}

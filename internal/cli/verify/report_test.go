@@ -443,6 +443,8 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 		{"objects of the platform that a tenant holds up", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Dependencies: []string{"ResourceSet f/teams depends on ConfigMap a/b of tenant a"}}}, "! depends: ResourceSet f/teams depends on ConfigMap a/b of tenant a: a tenant that"},
 		{"tenants in the platform's repository", findings{path: "p", attacks: catalog.Report{Tenants: []discovery.Tenant{{Name: "dev", Repositories: []discovery.Repository{{OfPlatform: true}}}, {Name: "ops", Repositories: []discovery.Repository{{}}}}}},
 			"? not tried: dev: Flux delivers from the platform's own repository, so that whoever may change the platform's files there is the platform; "},
+		{"charts that no account limits", findings{path: "p", attacks: catalog.Report{Tenants: []discovery.Tenant{{Name: "dev", UnlimitedReleases: []string{"dev/app"}}, {Name: "ops"}}}},
+			"? not tried: dev: no account limits what the charts of the platform's HelmReleases dev/app install, so that whoever may publish these charts may do everything in the cluster; "},
 		{"kinds that no attack tries", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, OtherKinds: []catalog.OtherKinds{
 			{Group: "b.example.com", Resources: []string{"a", "b", "c", "d"}, Tenants: []string{"dev", "ops"}}, {Group: "c.example.com", Resources: []string{"e"}, Tenants: []string{"dev"}},
 			{Group: "d.example.com", Resources: []string{"f"}, Tenants: []string{"dev", "ops"}},
