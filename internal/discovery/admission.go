@@ -140,7 +140,7 @@ func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 			content := param.DeepCopy()
 			unstructured.RemoveNestedField(content.Object, "metadata")
 			unstructured.RemoveNestedField(content.Object, "status")
-			lines = append(lines, a.name+" with "+digest(content.Object, ns.Name, t.Name))
+			lines = append(lines, a.name+" with "+digest(content.Object, t.ownNames(ns.Name)...))
 		}
 	}
 	if mentions(a.spec, append([]string{t.Name}, t.Namespaces...)) {
