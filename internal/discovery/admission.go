@@ -22,8 +22,10 @@ type admission struct {
 	name string
 	// selectors must all match the labels of a namespace.
 	selectors []*metav1.LabelSelector
-	// spec is searched for the names of tenants.
-	spec any
+	// spec is searched for the names of tenants. words are its words, and parts the words by which it may decide about
+	// parts of names: it is searched once for each namespace, and a fleet has many.
+	spec         any
+	words, parts []string
 	// params are the parameters in the namespaces; nil if the binding reads no parameters
 	// there.
 	params []unstructured.Unstructured
@@ -107,6 +109,9 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 			b.admission = append(b.admission, admission{name: "webhook " + w.Name, selectors: []*metav1.LabelSelector{w.NamespaceSelector}, spec: w.MatchConditions})
 		}
 	}
+	for i, a := range b.admission {
+		b.admission[i].words, b.admission[i].parts = wordsOf(a.spec), partWords(a.spec)
+	}
 	return nil
 }
 
@@ -140,13 +145,13 @@ func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 			content := param.DeepCopy()
 			unstructured.RemoveNestedField(content.Object, "metadata")
 			unstructured.RemoveNestedField(content.Object, "status")
-			lines = append(lines, a.name+" with "+digest(content.Object, ns.Name, t.Name))
+			lines = append(lines, a.name+" with "+digest(content.Object, t.ownNames(ns.Name)...))
 		}
 	}
-	if mentions(a.spec, append([]string{t.Name}, t.Namespaces...)) {
+	if mentions(a.words, append([]string{t.Name}, t.Namespaces...)) {
 		lines = append(lines, a.name+" names tenant "+t.Name)
 	}
-	for _, part := range parts(a.spec, append([]string{t.Name, ns.Name}, t.Namespaces...)) {
+	for _, part := range partsOf(a.parts, append([]string{t.Name, ns.Name}, t.Namespaces...)) {
 		lines = append(lines, a.name+" may decide by "+part)
 	}
 	return lines
@@ -167,9 +172,12 @@ func selects(s *metav1.LabelSelector, all map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(all))
 }
 
-// mentions reports whether one of the names is in a value, as a whole word.
-func mentions(value any, names []string) bool {
-	return slices.ContainsFunc(wordsOf(value), func(w string) bool { return slices.Contains(names, w) })
+// mentions reports whether one of the names is one of the words.
+func mentions(words, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, found := slices.BinarySearch(words, name)
+		return found
+	})
 }
 
 // minPart is the minimum length of a part of a name: a shorter one is in many names.
@@ -184,21 +192,27 @@ var (
 	anyCharacters = regexp.MustCompile(`\.[*+?]|\[[^\]]*\][*+?]?`)
 )
 
-// parts returns the words of a value that are parts of one of the names, sorted: an expression may ask how
-// a name begins or ends, and so may a pattern with a wildcard. Addresses, keys of labels and sentences are
-// no such parts.
-func parts(value any, names []string) []string {
+// partsOf returns the words that are parts of one of the names.
+func partsOf(words, names []string) []string {
+	var found []string
+	for _, w := range words {
+		if slices.ContainsFunc(names, func(name string) bool { return name != w && strings.Contains(name, w) }) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// partWords returns the words of a value that may be parts of names, sorted: an expression may ask how a name begins or
+// ends, and so may a pattern with a wildcard. Addresses, keys of labels and sentences are no such parts.
+func partWords(value any) []string {
 	var found []string
 	for _, text := range textsOf(value) {
 		plain := anyCharacters.ReplaceAllString(text, "*")
 		if strings.ContainsAny(plain, " ./:") {
 			continue
 		}
-		for _, w := range wordsOf(plain) {
-			if len(w) >= minPart && slices.ContainsFunc(names, func(name string) bool { return name != w && strings.Contains(name, w) }) {
-				found = append(found, w)
-			}
-		}
+		found = append(found, slices.DeleteFunc(wordsOf(plain), func(w string) bool { return len(w) < minPart })...)
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
@@ -237,10 +251,13 @@ func textsOf(value any) []string {
 	return all
 }
 
+// wordsOf returns the words of a value, sorted.
 func wordsOf(value any) []string {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
-	return strings.FieldsFunc(string(content), func(r rune) bool {
+	words := strings.FieldsFunc(string(content), func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
+	slices.Sort(words)
+	return slices.Compact(words)
 }

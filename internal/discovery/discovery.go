@@ -493,11 +493,12 @@ func (d *discovery) chartOfPlatform(ref flux.Ref, depth int) bool {
 	return d.appliedByPlatform(&d.releases[i]) || d.chartOfPlatform(flux.AppliedBy(d.releases[i].GetLabels()), depth-1)
 }
 
-// syncAccounts returns the accounts as which Flux applies the objects of the platform's own syncs.
+// syncAccounts returns the accounts as which Flux applies the objects of the syncs that the platform or the manager
+// created.
 func (d *discovery) syncAccounts() []Account {
 	var accounts []Account
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
-		if d.appliedByPlatform(&u) {
+		if d.appliedByPlatform(&u) || u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
 			accounts = append(accounts, d.accountOf(u))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -330,6 +331,17 @@ func TestAccountOrder(t *testing.T) {
 	found = discover(t, namespace("team", label), unnamed, named("absent"), account("team", "default", nil), binding("team", "edit", "default"), locked("default"))
 	if diff := cmp.Diff([]Account{{"team", "default"}, {"team", "absent"}}, found[0].Accounts); diff != "" {
 		t.Errorf("without an account (-want +got):\n%s", diff)
+	}
+
+	// The manager creates the sync of a Tenant. The name of its namespace is not the first one.
+	ofManager := fluxObject(flux.Kustomization, "team", "apps", map[string]any{
+		"serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"},
+	})
+	ofManager.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue})
+	found = discover(t, namespace("team", label), namespace("team-2", label), ofManager,
+		account("team", "deployer", label), account("team-2", "deployer", label), binding("team", "edit", "deployer"), binding("team-2", "edit", "deployer"))
+	if diff := cmp.Diff([]Account{{"team", "deployer"}, {"team-2", "deployer"}}, found[0].Accounts); diff != "" {
+		t.Errorf("of the manager (-want +got):\n%s", diff)
 	}
 }
 

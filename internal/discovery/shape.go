@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -186,7 +187,7 @@ func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
 	lines := []string{"labels " + labelShape(ns.Labels, ns.Name, t.Name)}
 	add := func(what, namespace string, spec any) {
 		if namespace == ns.Name {
-			lines = append(lines, what+" "+digest(spec, ns.Name, t.Name))
+			lines = append(lines, what+" "+digest(spec, t.ownNames(ns.Name)...))
 		}
 	}
 	for _, q := range b.quotas {
@@ -215,15 +216,24 @@ func applyShape(u unstructured.Unstructured) string {
 	return fmt.Sprintf("%s named %t, remote %t", u.GetKind(), named, remote)
 }
 
-// digest returns a short hash of a value, without the tenant's own names.
-func digest(value any, names ...string) string {
+// ownNames returns what the JSON of an object may say about a tenant, each followed by a text that is equal for all
+// tenants: the names of the tenant and of one of its namespaces, and the addresses of its repositories, of which the
+// host remains. The platform's own repository is none of its repositories.
+func (t *Tenant) ownNames(namespace string) []string {
+	pairs := []string{`"` + namespace + `"`, `"its own"`, `"` + t.Name + `"`, `"its own"`}
+	for _, r := range t.Repositories {
+		if address, err := url.Parse(r.URL); err == nil && !r.OfPlatform {
+			pairs = append(pairs, `"`+r.URL+`"`, fmt.Sprintf(`"its own repository at %s://%s"`, address.Scheme, address.Host))
+		}
+	}
+	return pairs
+}
+
+// digest returns a short hash of a value, in which each text is replaced by the one after it.
+func digest(value any, replaced ...string) string {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
-	text := string(content)
-	for _, name := range names {
-		text = strings.ReplaceAll(text, `"`+name+`"`, `"its own"`)
-	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(strings.NewReplacer(replaced...).Replace(string(content))))
 	return hex.EncodeToString(sum[:8])
 }
 

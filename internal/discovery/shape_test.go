@@ -83,6 +83,13 @@ func TestShape(t *testing.T) {
 	param := func(namespace, value string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}, Data: map[string]string{"limit": value}}
 	}
+	const acme = "https://git.example.com/acme/"
+	delivers := func(namespace, address string) []client.Object {
+		return []client.Object{
+			fluxObject(flux.GitRepository, namespace, "apps", map[string]any{"url": address, "ref": map[string]any{"branch": "main"}}),
+			fluxObject(flux.Kustomization, namespace, "apps", map[string]any{"serviceAccountName": namespace, "sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"}}),
+		}
+	}
 	all := func(parts ...[]client.Object) (joined []client.Object) {
 		for _, part := range parts {
 			joined = append(joined, part...)
@@ -150,6 +157,19 @@ func TestShape(t *testing.T) {
 		"parameters that name the tenant": {
 			reason: "parameters that name their own tenant", same: true,
 			more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, ns) })),
+		},
+		"parameters that name the repository": {
+			reason: "parameters that name their tenant's own repository", same: true,
+			more: all(policy("true", nil, true), delivers("alpha", acme+"alpha"), delivers("beta", acme+"beta"), []client.Object{param("alpha", acme+"alpha"), param("beta", acme+"beta")}),
+		},
+		"parameters that name another repository": {
+			reason: "parameters that name the repository of the other tenant",
+			more:   all(policy("true", nil, true), delivers("alpha", acme+"alpha"), delivers("beta", acme+"beta"), []client.Object{param("alpha", acme+"alpha"), param("beta", acme+"alpha")}),
+		},
+		"parameters that name another host": {
+			reason: "repositories at different hosts, which the parameters name",
+			more: all(policy("true", nil, true), delivers("alpha", acme+"alpha"), delivers("beta", "http://git.beta.svc/beta"),
+				[]client.Object{param("alpha", acme+"alpha"), param("beta", "http://git.beta.svc/beta")}),
 		},
 		"labelled by others": {reason: "who has labelled the namespace, and that it has parameters", same: true, beta: append(team("beta", "edit", restricted)[1:],
 			namespace("beta", map[string]string{

@@ -186,16 +186,17 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	steps := ui.NewSteps(v.display.Screen)
 	defer steps.Close()
 	step := steps.Start("attacks")
-	tried, through := 0, 0
+	seen := progress{now: time.Now, printed: time.Now()}
 	f.attacks, err = catalog.Run(ctx, catalog.Options{
 		Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(), Choice: v.choice, Doubts: doubts, Only: v.judgement.tries,
 		Root:   flux.Ref{Kind: flux.Kind(cluster.Fleet.Sync.Kind), Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		Folder: cluster.Fleet.Dir,
-		Progress: func(r catalog.Result) {
-			if tried++; r.Finding.Outcome == catalog.GotThrough {
-				through++
+		Progress: func(r catalog.Result, of int) {
+			text, due := seen.add(r, of)
+			step.Update(text)
+			if due && !v.display.Screen.Interactive {
+				v.display.Println("attacks: " + text)
 			}
-			step.Update(fmt.Sprintf("%d tried, %d got through, last %s as %s", tried, through, r.Attack.Key(), r.Tenant))
 		},
 	})
 	// Without a control plane, the outcomes of the attacks prove nothing.
@@ -213,6 +214,30 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	}
 	step.Done()
 	return nil
+}
+
+// progressPeriod is the interval at which the output in a pipe, which has no status line, says how many attacks were
+// tried.
+const progressPeriod = 30 * time.Second
+
+// progress counts the results of the attacks.
+type progress struct {
+	now func() time.Time
+	// printed is the time of the last line in a pipe.
+	printed        time.Time
+	tried, through int
+}
+
+// add counts a result of a run with a number of attacks. It returns the counts as text, and whether a line in a pipe is
+// due.
+func (p *progress) add(r catalog.Result, of int) (text string, due bool) {
+	if p.tried++; r.Finding.Outcome == catalog.GotThrough {
+		p.through++
+	}
+	if due = p.now().Sub(p.printed) >= progressPeriod; due {
+		p.printed = p.now()
+	}
+	return fmt.Sprintf("%d of %d tried, %d got through, last %s as %s", p.tried, of, p.through, r.Attack.Key(), r.Tenant), due
 }
 
 // answerPatience is the timeout for a control plane that does not answer. It is much longer

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -94,7 +93,7 @@ func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructu
 	if control, _ := controlOf(fmt.Sprint(err)); err == nil || control != rbac {
 		return err
 	}
-	return retry.RetryOnConflict(conflictBackoff, func() error {
+	return retryOnConflict(func() error {
 		current := own.DeepCopy()
 		if err := e.Admin.Get(ctx, keyOf(own), current); err != nil {
 			return err

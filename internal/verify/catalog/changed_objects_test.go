@@ -136,3 +136,27 @@ func TestShareChanges(t *testing.T) {
 		}
 	}
 }
+
+// A request that was interrupted, or whose deadline passed, has no answer: it did not get through.
+func TestInterruptedRequests(t *testing.T) {
+	t.Parallel()
+	own := configMap("team", "own")
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
+		e := newFakeEnv(interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return cause },
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return forbidden(`User "team" cannot patch resource "configmaps"`)
+			},
+			Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return cause },
+		}, own)
+		for what, err := range map[string]error{
+			"a creation":                createWithRetry(t.Context(), e.As, configMap("team", "x")),
+			"a change":                  e.change(t.Context(), own, configMap("team", "x"), true),
+			"a change of single values": changing(own, `{"data":{"key":"value"}}`)(t.Context(), e),
+		} {
+			if f := judge(err, "it could do it"); f.Outcome != NotProven {
+				t.Errorf("%s that ends with %v: got %+v, want %s", what, cause, f, NotProven)
+			}
+		}
+	}
+}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -228,7 +227,7 @@ func changing(u *unstructured.Unstructured, patch string) func(context.Context, 
 		if control, _ := controlOf(fmt.Sprint(err)); err == nil || control != rbac {
 			return err
 		}
-		return retry.RetryOnConflict(conflictBackoff, func() error {
+		return retryOnConflict(func() error {
 			current := u.DeepCopy()
 			if err := e.Admin.Get(ctx, keyOf(u), current); err != nil {
 				return err

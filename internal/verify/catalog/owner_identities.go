@@ -68,7 +68,17 @@ var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, J
 // createWithRetry creates an object and repeats the request after a conflict. Quota admission returns
 // conflicts if many objects of a namespace are created at the same time, whatever the tenant's rights are.
 func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-	return retry.RetryOnConflict(conflictBackoff, func() error { return c.Create(ctx, o, opts...) })
+	return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
+}
+
+// retryOnConflict repeats a request after a conflict, and returns the error of the last one. retry.RetryOnConflict
+// returns no error if the context of the request ended, so that an interrupted attack would have got through.
+func retryOnConflict(request func() error) (err error) {
+	_ = retry.RetryOnConflict(conflictBackoff, func() error {
+		err = request()
+		return err
+	})
+	return err
 }
 
 // prepareOwners adds the owners that attack: of all owners with the same kind and the same roles, the

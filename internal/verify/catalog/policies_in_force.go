@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -120,7 +119,7 @@ func AwaitPolicies(ctx context.Context, admin client.Client, name string) error 
 			}
 		}},
 	} {
-		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := retryOnConflict(func() error {
 			_, err := controllerutil.CreateOrUpdate(ctx, admin, write.object, func() error { write.edit(); return nil })
 			return err
 		}); err != nil {

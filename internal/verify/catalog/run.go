@@ -47,8 +47,9 @@ type Options struct {
 	Keep bool
 	// Doubts are parts of the fleet whose content is invented, so that controls in them are not proven.
 	Doubts []string
-	// Progress is called with each result; nil is allowed.
-	Progress func(Result)
+	// Progress is called with each result and the number of attacks of the run, by one goroutine at a time; nil is
+	// allowed.
+	Progress func(r Result, of int)
 }
 
 // Result is an attack of one tenant, with its finding.
@@ -100,7 +101,7 @@ func (r Report) Count(outcome Outcome) int {
 // the results so far.
 func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
-		opts.Progress = func(Result) {}
+		opts.Progress = func(Result, int) {}
 	}
 	admin, err := newClient(opts.Config)
 	if err != nil {
@@ -163,6 +164,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		}
 	}
 	var all []*tenantRun
+	of := 0
 	for _, e := range envs {
 		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.appliesTo(a) })
 		if like := full[e.Tenant.Shape]; like != e {
@@ -170,11 +172,12 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
 		}
 		all = append(all, &tenantRun{scenario: e, attacks: attacks, results: make([]*Result, len(attacks))})
+		of += len(attacks)
 	}
 	if report.OtherKinds, err = otherKinds(ctx, admin, slices.Collect(maps.Values(full)), report.Like); err != nil {
 		return report, err
 	}
-	err = (&scheduler{progress: opts.Progress}).run(ctx, all)
+	err = (&scheduler{progress: func(r Result) { opts.Progress(r, of) }}).run(ctx, all)
 	for _, a := range all {
 		for _, r := range a.results {
 			if r != nil {
