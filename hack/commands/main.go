@@ -14,13 +14,34 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
+// introduction begins the page.
+const introduction = `# Commands
+
+Generated from the programs; do not edit. ` + "`tenure`" + ` is for people and pipelines,
+` + "`tenure-server`" + ` runs inside a cluster.
+
+## Exit codes
+
+| Code | Commands | Meaning |
+|---|---|---|
+| 0 | all | success; ` + "`verify`" + `: the fleet is safe; ` + "`check`" + `: no row is wrong |
+| 1 | all but ` + "`verify`" + ` | an error, also for wrong usage; ` + "`check`" + `: a row is wrong; ` + "`migrate capsule`" + `: Tenure refuses a Tenant |
+| 1 | ` + "`verify`" + ` | an attack got through |
+| 2 | ` + "`verify`" + ` | no verdict: the fleet does not run, an attack is not proven, or the run broke off |
+| 3 | ` + "`verify`" + ` | wrong usage, or a file that it cannot read; it ran nothing |
+| 130 | all of ` + "`tenure`" + ` | interrupted by Ctrl-C or SIGTERM; ` + "`tenure-server`" + ` then ends with 0 |
+
+A pipeline can tell a finding of ` + "`verify`" + ` (1) from a mistake in its own flags (3). All errors go to the
+error stream, so that the output of ` + "`-o json`" + ` stays JSON.
+`
+
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: commands FILE")
 		os.Exit(2)
 	}
 	var page strings.Builder
-	page.WriteString("# Commands\n\nGenerated from the programs; do not edit. `tenure` is for people and pipelines,\n`tenure-server` runs inside a cluster.\n")
+	page.WriteString(introduction)
 	for _, root := range []*cobra.Command{cli.NewCommand(ui.Std()), server.NewCommand(ui.Std())} {
 		describe(&page, root)
 	}

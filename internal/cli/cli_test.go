@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tenure-dev/tenure/internal/cli"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -96,5 +101,39 @@ func TestPlugin(t *testing.T) {
 		if code := cli.RunAs(t.Context(), streams, program, []string{"version", "--none"}); code != 1 || !strings.Contains(errs.String(), "see `"+want+" --help`") {
 			t.Errorf("%s: the error has no %q:\n%s", program, want, &errs)
 		}
+	}
+}
+
+// TestCompletions finds the flags whose help lists their values, such as "text, json or yaml", and checks that a
+// shell offers exactly these.
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	list := regexp.MustCompile(`(?:^|: )((?:[a-z0-9-]+, )*[a-z0-9-]+,? or [a-z0-9-]+)(?:$|[ ;,:]\(|[,;:] |$)`)
+	checked := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			match := list.FindStringSubmatch(f.Usage)
+			if match == nil || f.Value.Type() == "bool" {
+				return
+			}
+			want := regexp.MustCompile(`,? or |, `).Split(match[1], -1)
+			checked++
+			complete, ok := cmd.GetFlagCompletionFunc(f.Name)
+			if !ok {
+				t.Errorf("%s --%s has no completion, want %q", cmd.CommandPath(), f.Name, want)
+				return
+			}
+			if got, directive := complete(cmd, nil, ""); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) || directive&cobra.ShellCompDirectiveNoFileComp == 0 {
+				t.Errorf("%s --%s offers %q, want %q", cmd.CommandPath(), f.Name, got, want)
+			}
+		})
+	}
+	visit(cli.NewCommand(ui.IO{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}))
+	if checked < 10 {
+		t.Errorf("found only %d flags that list their values", checked)
 	}
 }

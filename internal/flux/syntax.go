@@ -29,15 +29,21 @@ func (e *SyntaxError) Error() string {
 // yamlLine matches an error of the YAML parser with a line.
 var yamlLine = regexp.MustCompile(`yaml: (?:line (\d+): )?(.*)$`)
 
+// SplitYAML returns the documents of a YAML stream, without a byte order mark, which the parser accepts at the very
+// beginning only. Each begins at the line break before it, or in the line of its separator, behind the hyphens.
+func SplitYAML(content []byte) [][]byte {
+	return bytes.Split(append([]byte("\n"), bytes.TrimPrefix(content, []byte("\ufeff"))...), []byte("\n---"))
+}
+
 // ReadYAML returns the documents of a YAML stream that are objects. It returns a [SyntaxError] with the
 // name of the file and the line in it, if a document cannot be parsed.
 func ReadYAML(file string, content []byte) ([]map[string]any, error) {
 	var all []map[string]any
 	before := -1 // for the line break that is added before the file
-	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, document := range SplitYAML(content) {
 		var value any
 		if err := yaml.Unmarshal(document, &value); err != nil {
-			return nil, syntaxError(file, before, err)
+			return nil, syntaxError(file, content, before, err)
 		}
 		if object, ok := value.(map[string]any); ok {
 			all = append(all, object)
@@ -48,7 +54,7 @@ func ReadYAML(file string, content []byte) ([]map[string]any, error) {
 }
 
 // syntaxError returns the error of a parser for a document that begins below the line before.
-func syntaxError(file string, before int, err error) error {
+func syntaxError(file string, content []byte, before int, err error) error {
 	e := &SyntaxError{File: file, Line: before + 2, Reason: err.Error()}
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -61,6 +67,10 @@ func syntaxError(file string, before int, err error) error {
 			line++
 		}
 		e.Line = before + line
+	}
+	lines := bytes.Split(content, []byte("\n"))
+	if at := e.Line - 1; at >= 0 && at < len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[at], " "), []byte("\t")) {
+		e.Reason = "the line begins with a tab: indent it with spaces"
 	}
 	return e
 }

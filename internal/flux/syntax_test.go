@@ -14,11 +14,14 @@ func TestReadYAML(t *testing.T) {
 	for _, tc := range []struct{ reason, content, want string }{
 		{"an indentation", "kind: X\nmetadata:\n  name: a\n bad: [\n", "f.yaml:4 is not valid YAML: did not find expected key"},
 		{"a second colon", "a: b\nc: d: e\n", "f.yaml:2 is not valid YAML: mapping values are not allowed in this context"},
-		{"a tab", "a:\n\t- b\n", "f.yaml:2 is not valid YAML: found character that cannot start any token"},
+		{"a tab", "a:\n\t- b\n", "f.yaml:2 is not valid YAML: the line begins with a tab: indent it with spaces"},
 		{"a later document", "a: 1\n---\nb: 2\nc: d: e\n", "f.yaml:4 is not valid YAML: mapping values are not allowed in this context"},
 		{"a later document whose separator has a comment", "# ours\na: 1\n--- # two\nb: 2\n\nc: d: e\n", "f.yaml:6 is not valid YAML: mapping values are not allowed in this context"},
 		{"a file that begins with a separator", "---\na: b: c\n", "f.yaml:2 is not valid YAML: mapping values are not allowed in this context"},
 		{"a template", "a: 1\n---\na: {{ x }}\n", `f.yaml:3 is not valid YAML: invalid map key: map[interface {}]interface {}{"x":interface {}(nil)}`},
+		{"a byte order mark", "\ufeff# ours\na: 1\n", ""},
+		{"a mistake below a byte order mark", "\ufeff# ours\na: b: c\n", "f.yaml:2 is not valid YAML: mapping values are not allowed in this context"},
+		{"Windows line ends", "a: 1\r\n---\r\nb: 2\r\n", ""},
 		{"valid", "a: 1\n---\n- a\n---\n", ""},
 	} {
 		_, err := flux.ReadYAML("f.yaml", []byte(tc.content))

@@ -218,7 +218,7 @@ func (c *Cluster) fakeCredentials(name string, content []byte, uses map[string][
 // documentsOf returns the objects of a YAML file, without what is no object.
 func documentsOf(content []byte) []map[string]any {
 	var objects []map[string]any
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, doc := range flux.SplitYAML(content) {
 		var object map[string]any
 		if err := yaml.Unmarshal(doc, &object); err == nil && object != nil {
 			objects = append(objects, object)
@@ -364,7 +364,7 @@ func (c *Cluster) inventVariables() map[string]string {
 // variablesOf returns the keys of the ConfigMaps in a manifest.
 func variablesOf(content []byte) []string {
 	var keys []string
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, doc := range flux.SplitYAML(content) {
 		var object struct {
 			Kind string         `json:"kind"`
 			Data map[string]any `json:"data"`

@@ -105,7 +105,7 @@ func servedText(served map[schema.GroupKind][]string) string {
 // replaceKinds returns manifests of Flux with other CRDs of Flux.
 func replaceKinds(content []byte, crds []*unstructured.Unstructured) ([]byte, error) {
 	var out bytes.Buffer
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, doc := range flux.SplitYAML(content) {
 		objects, err := flux.ReadObjects(doc)
 		if err != nil {
 			return nil, err

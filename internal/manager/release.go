@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/manager/tenant"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,8 @@ const (
 
 // releaser removes the manager's finalizers from all objects, so that the manager can be
 // uninstalled. It runs in the place of the controllers, and changes nothing else but the
-// label by which namespaces have rules of their own: from then on the profile governs them.
+// label by which namespaces have rules of their own (from then on the profile governs them) and the
+// right of owners to create namespaces.
 type releaser struct {
 	client client.Client
 	kinds  []heldKind
@@ -115,7 +118,7 @@ func (r *releaser) Start(ctx context.Context) error {
 		if more {
 			labelled = time.Now()
 		}
-		err = errors.Join(err, r.disown(ctx))
+		err = errors.Join(err, r.disown(ctx), r.endOwners(ctx))
 		left := true
 		if err == nil && time.Since(labelled) >= releaseDelay {
 			left, err = r.unfinalize(ctx)
@@ -168,6 +171,30 @@ func (r *releaser) disown(ctx context.Context) error {
 		errs = append(errs, r.patch(ctx, ns, map[string]any{
 			"ownerReferences": kept, "annotations": map[string]any{capsule.AnnotationReference: nil}, "resourceVersion": ns.ResourceVersion,
 		}))
+	}
+	return errors.Join(errs...)
+}
+
+// endOwners deletes the roles with which owners create namespaces, and their bindings: without the rules and the
+// webhooks, owners could create every namespace, with every label.
+func (r *releaser) endOwners(ctx context.Context) error {
+	var errs []error
+	for _, kind := range []string{"ClusterRoleBinding", "ClusterRole"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := r.client.List(ctx, list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}); err != nil {
+			errs = append(errs, fmt.Errorf("cannot read the roles of owners: %w", err))
+			continue
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if !strings.HasPrefix(o.Name, tenancy.OwnersPrefix) {
+				continue
+			}
+			if err := r.client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+				errs = append(errs, fmt.Errorf("cannot delete %s %s: %w", kind, o.Name, err))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

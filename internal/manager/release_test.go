@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -82,6 +84,8 @@ func released(t *testing.T, config, lowest *rest.Config, options Options, tenant
 	}
 
 	for i, tenant := range tenants {
+		exists(t, admin, false, &rbacv1.ClusterRoleBinding{}, "", tenancy.OwnersPrefix+tenant)
+		exists(t, admin, false, &rbacv1.ClusterRole{}, "", tenancy.OwnersPrefix+tenant)
 		for _, name := range []string{"work", "kube-root-ca.crt"} {
 			if err := admin.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, &corev1.ConfigMap{}); err != nil {
 				t.Errorf("the release has taken away what is in a tenant's namespace: %v", err)

@@ -34,6 +34,7 @@ func documentedCommands() []documentedCommand {
 	return []documentedCommand{
 		{begins: "tenure get tenants", at: onCluster},
 		{begins: "tenure get all -A", at: onCluster},
+		{begins: "kubectl -n dev-team-apps create rolebinding deliver", at: onCluster},
 		{begins: "kubectl get tenants.tenure.dev,tenancyprofiles,sourcegrants -A -o yaml |", at: elsewhere, elsewhere: "TestChartFaults"},
 		{begins: "kubectl apply --server-side --force-conflicts -f tenure-backup.yaml", at: elsewhere, elsewhere: "TestChartFaults"},
 		{begins: "kubectl get tenants", at: onCluster},
@@ -47,6 +48,8 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n dev-team-apps get tenantparameters tenure", at: onCluster},
 		{begins: "kubectl -n flux-system get deployments", at: onCluster},
 		{begins: "kubectl -n flux-system rollout status", at: onCluster},
+		{begins: "kubectl -n flux-system get pods -o custom-columns=IMAGE", at: onCluster},
+		{begins: "kubectl -n flux-system run try --image=registry.example.com/any --dry-run=server", at: onCluster},
 		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: onCluster},
 		{begins: "kubectl get gitrepositories,ocirepositories -A -o custom-columns=", at: onCluster},
 		{begins: "kubectl auth can-i create priorityclasses", at: onCluster}, // the code is 1 for no

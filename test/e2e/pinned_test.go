@@ -60,6 +60,19 @@ func TestPinnedFleet(t *testing.T) {
 	if result := checked(); !result.OK {
 		t.Errorf("check finds %s", result.Message)
 	}
+
+	// The undo: the digests are gone, and other images may run.
+	lock(t, e, lockdown.Options{Tenants: true, Pins: []lockdown.Pin{}})
+	testwait.For(t, "every controller to run an image without a digest", patience, func() (bool, string) {
+		images := strings.Fields(r.field("flux-system", "pods", ".items[*].spec.containers[*].image"))
+		pinned := slices.ContainsFunc(images, func(image string) bool { return strings.Contains(image, "-controller") && strings.Contains(image, "@") })
+		return len(images) > 3 && !pinned, fmt.Sprint(images)
+	})
+	testwait.For(t, "another image to be admitted", patience, func() (bool, string) {
+		out, err := kubectl(t, r.Cluster, "", "-n", "flux-system", "run", "x", "--image=evil.example.net/x", "--dry-run=server")
+		return err == nil, fmt.Sprint(out, err)
+	})
+	expectNothing(t, "the fleet is ready without pins", r.settle())
 }
 
 func digestOf(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }
@@ -84,7 +97,17 @@ func pin(t *testing.T, e example, letter string) {
 		p.Digest = digestOf(letter)
 		pins = append(pins, lockdown.Pin{Name: image.Name, Pin: p})
 	}
-	plan, err := lockdown.Make(f, lockdown.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins, ManagerImage: "tenure.dev/tenure-server:v0.1.0@" + digestOf(letter)})
+	lock(t, e, lockdown.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins, ManagerImage: "tenure.dev/tenure-server:v0.1.0@" + digestOf(letter)})
+}
+
+// lock edits the fleet's lockdown.
+func lock(t *testing.T, e example, options lockdown.Options) {
+	t.Helper()
+	f, err := layout.Load(e.platform, "clusters/staging", layout.Options{Components: config.FluxComponents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := lockdown.Make(f, options)
 	if err != nil {
 		t.Fatal(err)
 	}

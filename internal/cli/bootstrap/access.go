@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
@@ -38,6 +39,7 @@ func (a *access) add(cmd *cobra.Command) {
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
+	complete.KeyFlags(cmd)
 	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the SSH host, as HOST or HOST:PORT, if it differs from the host in the repository's address")
 	flags.StringVar(&a.knownHosts, "ssh-known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
 	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "fingerprint of the SSH host's key, as SHA256:…, which the owner of the host publishes")

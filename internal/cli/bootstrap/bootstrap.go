@@ -67,6 +67,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 	// RFC-0003 gives the flag without a subcommand, so the command accepts it there. It has no effect.
 	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant; pass it to the subcommand")
+	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	cmd.AddCommand(newGit(streams))
 	for _, p := range providers {
 		cmd.AddCommand(newProvider(streams, p))

@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -64,9 +65,8 @@ sets warn mode or you pass --mode warn.`,
 	o.Add(cmd, flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
 	flags.StringVar(&o.fleet, "fleet", "", "folder of the platform's repository, to compare with")
-	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if the fleet has one cluster")
 	flags.StringVar(&o.mode, "mode", "", "mode that the rules must have: enforce, or warn (default: the fleet's mode; without --fleet enforce)")
-	cmd.MarkFlagsRequiredTogether("fleet", "path")
 	_ = cmd.MarkFlagDirname("fleet")
 	complete.Flag(cmd, "path", complete.Clusters(&o.fleet))
 	flags.StringVarP(&o.output, "output", "o", "", "how to print the results: json or yaml (default: a table)")
@@ -82,6 +82,15 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	}
 	if o.mode != "" {
 		if err := incluster.CheckMode(o.mode); err != nil {
+			return err
+		}
+	}
+	if o.path != "" && o.fleet == "" {
+		return ui.WithHint(errors.New("--fleet is missing: --path is a folder in it"), "name the folder of the platform's repository, such as --fleet .")
+	}
+	if o.fleet != "" {
+		var err error
+		if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 )
 
@@ -39,6 +40,12 @@ func Flag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
 // Words offers fixed words.
 func Words(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// KeyFlags registers the completions of the flags that choose a new SSH key.
+func KeyFlags(cmd *cobra.Command) {
+	Flag(cmd, "ssh-key-algorithm", Words(gitauth.ECDSA, gitauth.Ed25519, gitauth.RSA))
+	Flag(cmd, "ssh-ecdsa-curve", Words("p256", "p384", "p521"))
 }
 
 // Names offers the names of a cluster's objects of a kind that is not in a namespace.

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -38,6 +39,7 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
+	complete.KeyFlags(cmd)
 	flags.StringVar(&a.knownHostsFile, "known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
 	flags.BoolVar(&a.scanHostKey, "scan-host-key", false, "ask the SSH host for its key over the network, and trust the answer")
 	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the CA certificate of the HTTPS host")

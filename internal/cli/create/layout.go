@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/fleet/scaffold"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -39,6 +40,7 @@ keeps existing files. Run it again to add a cluster.`,
 	flags.StringArrayVar(&f.Clusters, "cluster", nil, "name of a cluster, such as staging; repeatable")
 	flags.StringVar(&f.AgeRecipient, "age-recipient", "", "age public key to encrypt the tenants' credentials for")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
+	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	flags.StringArrayVar(&f.Profile.Allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&f.Profile.ManagerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	confirm.Add(cmd)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -112,6 +113,7 @@ func (o *options) source() *cobra.Command {
 	flags.StringVar(&g.secretRef, "secret-ref", "", "Secret with the credentials")
 	flags.StringVar(&g.proxySecretRef, "proxy-secret-ref", "", "Secret with the address and credentials of a proxy")
 	flags.StringVar(&g.provider, "provider", "", "provider of the credentials: generic, aws, azure or github")
+	complete.Flag(git, "provider", complete.Words("generic", "aws", "azure", "github"))
 	flags.BoolVar(&g.recurseSubmodules, "recurse-submodules", false, "fetch submodules too")
 	flags.StringSliceVar(&g.ignorePaths, "ignore-paths", nil, "paths that Flux ignores; repeatable")
 	flags.StringSliceVar(&g.sparseCheckoutPaths, "sparse-checkout-paths", nil, "folders that Flux fetches (default: all); repeatable")

@@ -129,7 +129,7 @@ func (t *tenantOptions) selection(cmd *cobra.Command, names []string) (tenantSel
 		return choose, ui.WithHint(fmt.Errorf("-o is wide, name, json or yaml, not %q", t.output), "see `"+cmd.CommandPath()+" --help`")
 	}
 	if t.watch {
-		return choose, ui.WithHint(errors.New("get tenants has no --watch"), "watch the Tenant objects with `kubectl get tenants --watch`")
+		return choose, ui.WithHint(errors.New("get tenants has no --watch"), "watch the Tenant objects with `kubectl get tenants.tenure.dev --watch`")
 	}
 	if cmd.Flags().Changed("namespace") && !t.allNamespaces {
 		choose.namespace = t.cluster.namespace

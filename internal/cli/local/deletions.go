@@ -1,11 +1,11 @@
 package local
 
 import (
-	"bytes"
 	"io/fs"
 	"path"
 	"regexp"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"sigs.k8s.io/yaml"
 )
 
@@ -51,7 +51,7 @@ func deletionsOf(files fs.FS, dir string, patches any) []deletion {
 // deletionsIn returns the deletions in the text of a patch. A target replaces the names in the text.
 func deletionsIn(content []byte, target map[string]any) []deletion {
 	var all []deletion
-	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, document := range flux.SplitYAML(content) {
 		var o struct {
 			Kind     string
 			Metadata struct{ Name, Namespace string }

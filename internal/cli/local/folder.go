@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -353,7 +352,7 @@ func (o manifestObject) String() string {
 // objectsIn returns the Kubernetes objects in a file, without kustomize's own kinds.
 func objectsIn(content []byte) []manifestObject {
 	var all []manifestObject
-	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, document := range flux.SplitYAML(content) {
 		var o struct {
 			APIVersion string
 			Kind       string

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -143,29 +144,9 @@ update of Flux.`,
 	return cmd
 }
 
-// choosePath finds the cluster's folder if no flag names it and the fleet has one cluster.
-func (o *options) choosePath(streams ui.IO) error {
-	if o.path != "" {
-		return nil
-	}
-	found, err := layout.Look(o.fleet)
-	if err != nil {
-		return err
-	}
-	if len(found.Clusters) != 1 {
-		if len(found.Clusters) == 0 {
-			_, problem := found.Diagnose(o.fleet)
-			return ui.WithHint(fmt.Errorf("--path is missing: %w", problem), "name the platform's repository with --fleet DIR, and the cluster's folder in it with --path CLUSTER; `tenure create fleet` writes one")
-		}
-		return ui.WithHint(errors.New("--path is missing"), "the fleet has --path "+found.Paths())
-	}
-	o.path = found.Clusters[0].Path
-	fmt.Fprintf(streams.Err, "• --path %s: the %s in %s syncs this folder\n", o.path, found.Clusters[0].Kind, found.Clusters[0].File)
-	return nil
-}
-
 func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
-	if err := o.choosePath(streams); err != nil {
+	var err error
+	if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
 		return err
 	}
 	if o.mode != "enforce" && o.mode != "warn" {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -46,6 +47,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "how to print it: text, json or yaml")
+	complete.Flag(cmd, "output", complete.Words("text", "json", "yaml"))
 	return cmd
 }
 

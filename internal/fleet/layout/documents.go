@@ -56,7 +56,7 @@ func (f *Fleet) Documents() []Document {
 func documents(file string, content []byte) []Document {
 	var all []Document
 	next := 1
-	for i, text := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for i, text := range flux.SplitYAML(content) {
 		d := Document{File: file, Line: next, Content: text}
 		// The text ends before the line break of the separator, whose line it begins with.
 		next += bytes.Count(text, []byte("\n")) + 1

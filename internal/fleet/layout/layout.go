@@ -5,7 +5,6 @@
 package layout
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -374,7 +373,7 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 // such as the operations of a JSON patch.
 func parse(content []byte) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, doc := range flux.SplitYAML(content) {
 		var content any
 		if err := yaml.Unmarshal(doc, &content); err != nil {
 			return nil, err

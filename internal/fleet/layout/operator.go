@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -158,7 +159,7 @@ func instanceIn(content []byte) (instance *unstructured.Unstructured, chart bool
 	if !bytes.Contains(content, []byte("FluxInstance")) && !bytes.Contains(content, []byte("instance:")) {
 		return nil, false
 	}
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	for _, doc := range flux.SplitYAML(content) {
 		object := map[string]any{}
 		if yaml.Unmarshal(doc, &object) != nil {
 			continue

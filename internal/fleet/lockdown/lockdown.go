@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -198,7 +199,8 @@ func (t *tree) farewell() ([]string, error) {
 		leftover = append(leftover, `"serviceAccountName":null`)
 	}
 	in := t.fleet.Sync.Namespace
-	var notes, named []string
+	notes := plain.tenantsNote()
+	var named []string
 	for _, o := range plain.objects {
 		if o.text("spec", "serviceAccountName") == RootAccount {
 			named = append(named, o.String())
@@ -209,13 +211,27 @@ func (t *tree) farewell() ([]string, error) {
 	}
 	notes = append(notes, fmt.Sprintf("the account %s stays in the cluster, since Flux deletes the other objects with its rights; when all Kustomizations are ready, delete it: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount),
-		"the objects that the manager created stay. Tenants deliver with its accounts and role bindings. To delete its quotas and parameters: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
+		"the objects that the manager created stay, but its role bindings give no rights, since Flux deletes Tenure's roles: syncs of tenants fail until their accounts have another role, in each of their namespaces: kubectl -n NAMESPACE create rolebinding deliver --clusterrole=edit --serviceaccount=NAMESPACE:ACCOUNT. To delete the quotas and parameters of the manager: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
 		"Tenure's kinds and the TenancyProfile stay too: without them, the rules would refuse requests until they are deleted. At the very end: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
 		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
 			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
 	}
 	return notes, nil
+}
+
+// tenantsNote returns what to do with the objects of Tenure's kinds that the fleet still delivers.
+func (s *survey) tenantsNote() []string {
+	var names []string
+	for _, o := range s.objects {
+		if strings.HasPrefix(o.GetAPIVersion(), v1alpha1.GroupVersion.Group+"/") && o.GetKind() != "TenancyProfile" {
+			names = append(names, o.GetKind()+" "+path.Join(o.GetNamespace(), o.GetName()))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"the fleet still delivers " + strings.Join(names, ", ") + ": without the manager these objects have no effect, and the status of a Tenant stays as it was. Remove them from the fleet before you delete their kinds; the namespaces of the Tenants stay, with everything in them"}
 }
 
 // disconnect removes the component from Flux's kustomization file, and restores the root's
@@ -296,6 +312,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	if err := locked.check(t.fleet.Sync); err != nil {
+		return nil, err
+	}
+	if err := t.checkOverlap(locked); err != nil {
 		return nil, err
 	}
 	notes, err := t.checkPins(component.Pins, plain, locked, fresh)

@@ -189,6 +189,11 @@ spec: {path: ./, prune: true, sourceRef: {kind: GitRepository, name: team}}
 
 const folder = "clusters/one/flux-system/"
 
+const (
+	namespaceA = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+	namespaceB = "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n"
+)
+
 func small(t *testing.T, files map[string]string) string {
 	t.Helper()
 	all := map[string]string{folder + "gotk-components.yaml": components, folder + "gotk-sync.yaml": sync, folder + "kustomization.yaml": system}
@@ -226,6 +231,7 @@ func TestRefused(t *testing.T) {
 		{"the kustomization file is no YAML", map[string]string{folder + "kustomization.yaml": "resources: [\n"}, "cannot read the fleet: clusters/one/flux-system/kustomization.yaml:2 is not valid YAML"},
 		{"an object is no YAML", map[string]string{"clusters/one/web.yaml": "a: [\n"}, "cannot read the fleet: clusters/one/web.yaml:2 is not valid YAML"},
 		{"a path leads nowhere", map[string]string{"clusters/one/apps.yaml": strings.NewReplacer("./clusters/one", "./apps", "name: flux-system, namespace", "name: apps, namespace").Replace(sync)}, "cannot find apps"},
+		{"another Kustomization applies the folder above Tenure's", map[string]string{"infrastructure/a.yaml": namespaceA, "infrastructure/b/kustomization.yaml": "resources: [c.yaml]\n", "infrastructure/b/c.yaml": namespaceB, "clusters/one/infrastructure.yaml": strings.NewReplacer("./clusters/one", "./infrastructure", "name: flux-system, namespace", "name: infrastructure, namespace").Replace(sync)}, "Kustomization flux-system/infrastructure applies all folders below infrastructure, so that it would apply infrastructure/tenure, too: write infrastructure/kustomization.yaml with its other files, `resources: [a.yaml, b]`"},
 		{"there is a profile already", map[string]string{"clusters/one/profile.yaml": "apiVersion: tenure.dev/v1alpha1\nkind: TenancyProfile\nmetadata: {name: default, annotations: {}}\n---\napiVersion: tenure.dev/v1alpha1\nkind: TenancyProfile\nmetadata: {name: other}\n"}, "TenancyProfiles: keep one"},
 		{"somebody else binds the controllers", map[string]string{folder + "gotk-components.yaml": components + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: ours}\nroleRef: {kind: ClusterRole, name: cluster-admin}\nsubjects: [{kind: ServiceAccount, name: helm-controller, namespace: flux-system}]\n"}, "ClusterRoleBinding ours makes helm-controller a cluster-admin"},
 	} {
@@ -240,6 +246,20 @@ func TestRefused(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestTenantsStay checks that the second step of the way back names the Tenants that the fleet still delivers.
+func TestTenantsStay(t *testing.T) {
+	t.Parallel()
+	dir := small(t, map[string]string{"clusters/one/team.yaml": "apiVersion: tenure.dev/v1alpha1\nkind: Tenant\nmetadata: {name: team}\nspec: {}\n"})
+	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true})
+	apply(t, dir, "clusters/one", lockdown.Options{})
+	notes := strings.Join(apply(t, dir, "clusters/one", lockdown.Options{}).Notes, "\n")
+	for _, want := range []string{"the fleet still delivers Tenant team: ", "syncs of tenants fail until their accounts have another role"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes lack %q:\n%s", want, notes)
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 		}
 	}
 	if len(o.Environments) == 0 {
-		if advice := teamFileAdvice(s.FS(), o.Tenant.Name); advice != "" {
+		if advice := teamFileAdvice(s.FS(), o.Tenant); advice != "" {
 			return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
 		}
 		return nil, errors.New("no environment is named: say where the tenant is delivered to with --environment NAME=PATH, such as staging=./staging")
@@ -73,7 +73,7 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 	l, err := findLayout(s, o.TenantsDir, o.Environments)
 	if err != nil {
 		if errors.Is(err, ErrLayout) && o.TenantsDir == "" {
-			if advice := layoutAdvice(s.FS(), o.Tenant.Name); advice != "" {
+			if advice := layoutAdvice(s.FS(), o.Tenant); advice != "" {
 				return nil, fmt.Errorf("%w: %s", ErrLayout, advice)
 			}
 		}

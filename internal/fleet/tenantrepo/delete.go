@@ -28,7 +28,7 @@ import (
 // shows which commit is next. With atOnce there is one commit, for fleets that no cluster runs
 // yet, and for a tenant that is nothing but a Tenant object: the manager ends the deliveries before
 // it deletes the namespaces. It returns [ErrInvalid] for a name that is not valid, [ErrNotFound] if the fleet has no
-// such tenant, and [ErrOthers] if the removal would change more than this tenant.
+// such tenant, [ErrLayout] if a person wrote its Tenant, and [ErrOthers] if the removal would change more than this tenant.
 func Delete(s *workspace.Set, name string, atOnce bool) (*Plan, error) {
 	if err := CheckName("tenant name", name); err != nil {
 		return nil, err
@@ -135,9 +135,13 @@ func (d *deletion) findSyncs() error {
 // the complete folders of the tenant's Kustomizations.
 func (d *deletion) findFolders() error {
 	owners := map[string]map[string]bool{}
+	unlabelled := "" // the file of the Tenant without the label
 	err := eachFile(d.FS(), ".", func(name string, content []byte) error {
 		for _, m := range readMetadata(content) {
 			owner := m.Metadata.Labels[TenantLabel]
+			if owner == "" && m.isTenant() && m.Metadata.Name == d.name {
+				unlabelled = name
+			}
 			if owner == "" {
 				continue
 			}
@@ -163,6 +167,9 @@ func (d *deletion) findFolders() error {
 		case !slices.ContainsFunc(d.syncs, func(k sync) bool { return k.path == dir }):
 			d.folders = append(d.folders, dir)
 		}
+	}
+	if len(d.folders) == 0 && unlabelled != "" {
+		return fmt.Errorf("%w: %s has the Tenant, and this command removes only what `tenure create tenant` wrote: remove the Tenant from this file, and commit; the manager then deletes its namespaces", ErrLayout, unlabelled)
 	}
 	if len(d.folders) == 0 {
 		return fmt.Errorf("%w: no object has the label %s=%s", ErrNotFound, TenantLabel, d.name)
@@ -236,10 +243,10 @@ func (d *deletion) edit() error {
 	names := strings.Join(slices.Sorted(maps.Keys(d.namespaces)), ", ")
 	switch {
 	case d.object && !d.others:
-		d.plan.note("the manager ends what the tenant delivers, and then deletes the namespaces %s: `kubectl get tenant %s` says what it waits for", names, d.name)
+		d.plan.note("the manager ends what the tenant delivers, and then deletes the namespaces %s: `kubectl get tenants.tenure.dev %s` says what it waits for", names, d.name)
 	case d.object && !d.atOnce:
 		d.plan.note("this is the first of two commits: the fleet's objects in the namespaces %s stay until the manager has ended what the tenant delivered", names)
-		d.plan.note("when it is in the cluster, wait until `kubectl get tenant %s` finds none, and run this command again", d.name)
+		d.plan.note("when it is in the cluster, wait until `kubectl get tenants.tenure.dev %s` finds none, and run this command again", d.name)
 		return d.removeDelivery()
 	case len(d.delivery) > 0 && !d.atOnce:
 		d.plan.note("this is the first of two commits: the tenant's account stays until Flux has taken away, as that account, what the tenant delivered")

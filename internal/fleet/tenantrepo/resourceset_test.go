@@ -119,7 +119,7 @@ func TestTeamFileAdvice(t *testing.T) {
 		for name, content := range tc.files {
 			files[name] = &fstest.MapFile{Data: []byte(content)}
 		}
-		got := teamFileAdvice(files, "green")
+		got := teamFileAdvice(files, Tenant{Name: "green"})
 		if (got == "") != (len(tc.want) == 0) {
 			t.Errorf("%s: got %q", reason, got)
 		}
@@ -128,6 +128,10 @@ func TestTeamFileAdvice(t *testing.T) {
 				t.Errorf("%s: %q is missing in %q", reason, part, got)
 			}
 		}
+	}
+	files := fstest.MapFS{"teams/red.yaml": &fstest.MapFile{Data: []byte(sync)}}
+	if got, want := teamFileAdvice(files, Tenant{Name: "green", Object: true}), "write a Tenant into teams/green.yaml, such as {apiVersion: "; !strings.Contains(got, want) {
+		t.Errorf("with the manager: %q is missing in %q", want, got)
 	}
 }
 
@@ -142,7 +146,7 @@ func TestLayoutAdvice(t *testing.T) {
 		"a file for each team":                       {"teams/red.yaml", "copy it to teams/green.yaml"},
 		"no team":                                    {"README.md", ""},
 	} {
-		got := layoutAdvice(fstest.MapFS{tc.file: &fstest.MapFile{Data: []byte(sync)}}, "green")
+		got := layoutAdvice(fstest.MapFS{tc.file: &fstest.MapFile{Data: []byte(sync)}}, Tenant{Name: "green"})
 		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
 		}

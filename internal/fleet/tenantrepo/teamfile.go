@@ -31,7 +31,7 @@ func teamFiles(fleet fs.FS) []string {
 
 // layoutAdvice returns what to do in a fleet whose environments were not found. It returns "" if
 // the error of the layout says it.
-func layoutAdvice(fleet fs.FS, tenant string) string {
+func layoutAdvice(fleet fs.FS, tenant Tenant) string {
 	switch dir := baseParent(teamFiles(fleet)); path.Base(dir) {
 	case ".":
 		return teamFileAdvice(fleet, tenant)
@@ -58,18 +58,21 @@ func baseParent(files []string) string {
 // teamFileAdvice returns how to add a tenant to a fleet that keeps the objects of each team in a file or
 // folder of its own, as one repository for all teams does. It returns "" if there is no such file, and
 // for files in a base folder, which the environments include.
-func teamFileAdvice(fleet fs.FS, tenant string) string {
+func teamFileAdvice(fleet fs.FS, tenant Tenant) string {
 	files := teamFiles(fleet)
 	if len(files) == 0 || baseParent(files) != "" {
 		return ""
 	}
 	like := files[0]
-	dir, other := path.Dir(like), path.Join(path.Dir(like), tenant+".yaml")
+	dir, other := path.Dir(like), path.Join(path.Dir(like), tenant.Name+".yaml")
 	if slices.ContainsFunc(files, func(name string) bool { return path.Dir(name) != dir && path.Dir(path.Dir(name)) == path.Dir(dir) }) {
 		// Each team has a folder.
-		other = path.Join(path.Dir(dir), tenant, path.Base(like))
+		other = path.Join(path.Dir(dir), tenant.Name, path.Base(like))
 	}
 	advice := fmt.Sprintf("this command writes bases and environments, and in this fleet each team has its objects in a file such as %s: copy it to %s and replace the team's name, or write the manifests there with --export > %s", like, other, other)
+	if tenant.Object {
+		advice = fmt.Sprintf("this command writes bases and environments, and in this fleet each team has its objects in a file such as %s: write a Tenant into %s, such as {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: %s}, spec: {}}, and see `kubectl explain tenants.spec`; or copy %s and replace the team's name", like, other, tenant.Name, like)
+	}
 	for folder := path.Dir(other); folder != "."; folder = path.Dir(folder) {
 		if _, err := fs.Stat(fleet, path.Join(folder, kustomizationFile)); err == nil {
 			return advice + ", and add it to the resources in " + path.Join(folder, kustomizationFile)

@@ -282,7 +282,15 @@ func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 		return false, false, err
 	}
 	left, taken := total.rest(), subtract(s.level, s.part.Status.Used)
+	need = only(need, total.limit) // the part can still limit what the Tenant limits no longer
 	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
+}
+
+// need returns what a waiting request needs of the resources that the part limits now, and whether it
+// needed any of them when it arrived.
+func (s *state) need(w *waitingRequest) (corev1.ResourceList, bool) {
+	need, ok := w.needs[s.part.Name]
+	return only(need, s.part.Spec.Hard), ok
 }
 
 // judge sets the state of a waiting request, and subtracts its needs from the remaining quota.
@@ -290,7 +298,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 	blocked, held, short, full := false, false, false, false
 	var of []*state
 	for _, s := range states {
-		if need, ok := w.needs[s.part.Name]; ok {
+		if need, ok := s.need(w); ok {
 			of = append(of, s)
 			blocked = blocked || s.blocked || tenancy.Lacks(s.left, need)
 			held = held || s.held || tenancy.Lacks(s.settled, need)
@@ -300,7 +308,8 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 		if !blocked || !w.sure {
 			break
 		}
-		lacks, without, err := s.short(w.needs[s.part.Name])
+		need, _ := s.need(w)
+		lacks, without, err := s.short(need)
 		if err != nil {
 			return err
 		}
@@ -327,7 +336,7 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 		return nil // a dry run uses no quota
 	}
 	for _, s := range of {
-		need := w.needs[s.part.Name]
+		need, _ := s.need(w)
 		s.left, s.settled, s.level = subtract(s.left, need), subtract(s.settled, need), add(s.level, need)
 		switch {
 		case goes:

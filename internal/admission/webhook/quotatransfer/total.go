@@ -83,7 +83,10 @@ func (h *Handler) refusal(ctx context.Context, request admission.Request, w *wai
 		if err != nil {
 			return admission.Allowed("").WithWarnings(err.Error())
 		}
-		if total != nil && tenancy.Lacks(total.rest(), need) {
+		if total == nil {
+			continue
+		}
+		if need = only(need, total.limit); tenancy.Lacks(total.rest(), need) {
 			names := strings.HasPrefix(request.UserInfo.Username, kubernetesAccounts) || h.Owns(request, total.tenant)
 			return admission.Denied(total.message(request.Namespace, need, names))
 		}
