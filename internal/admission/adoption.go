@@ -41,9 +41,14 @@ func adoption() Rule {
 // platformApplied returns CEL that is true if the labels of an object say that a sync of the platform
 // applied the object, unless the platform delegated this sync to a tenant, or that the manager created it.
 func platformApplied(object string) string {
+	return fmt.Sprintf("has(%[1]s.metadata.labels) && (%[2]s)", object, platformLabels(object+".metadata.labels"))
+}
+
+// platformLabels returns CEL that is true if a map of labels says so: see [platformApplied].
+func platformLabels(labels string) string {
 	groups := []string{groupKustomize, groupHelm, groupResourceSet}
-	return fmt.Sprintf("has(%[1]s.metadata.labels) && ['%[2]s'].exists(g, (g + '/namespace') in %[1]s.metadata.labels && %[1]s.metadata.labels[g + '/namespace'] in params.spec.platformNamespaces"+
-		" && !params.spec.?delegatedSyncs.orValue([]).exists(d, d.namespace == %[1]s.metadata.labels[g + '/namespace'] && d.name == %[1]s.metadata.labels[?(g + '/name')].orValue('')))"+
-		" || has(%[1]s.metadata.labels) && %[1]s.metadata.labels[?'%[3]s'].orValue('') == '%[4]s'",
-		object, strings.Join(groups, "', '"), tenancy.LabelManaged, tenancy.ManagedValue)
+	return fmt.Sprintf("['%[2]s'].exists(g, (g + '/namespace') in %[1]s && %[1]s[g + '/namespace'] in params.spec.platformNamespaces"+
+		" && !params.spec.?delegatedSyncs.orValue([]).exists(d, d.namespace == %[1]s[g + '/namespace'] && d.name == %[1]s[?(g + '/name')].orValue('')))"+
+		" || %[1]s[?'%[3]s'].orValue('') == '%[4]s'",
+		labels, strings.Join(groups, "', '"), tenancy.LabelManaged, tenancy.ManagedValue)
 }

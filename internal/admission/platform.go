@@ -90,7 +90,7 @@ func managed() Rule {
 		compensates: true,
 		everyKind:   true,
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload,
+			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload + " || " + forgesTemplate,
 			// The manager has its rights in every namespace, and a rule of its own: see
 			// [managerRequests].
 			notAdmin[0],
@@ -108,7 +108,7 @@ func managed() Rule {
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : " + passed + " && !" + made("oldObject") +
 			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
 			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on an object of the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
-			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
+			" : ' must not say in ' + (" + made("object") + " ? 'its labels' : 'the labels of its templates') + ' that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
 }
 
@@ -206,6 +206,26 @@ var takesPlace = func() string {
 	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'controllerrevisions'] && object != null && (" +
 		"params.spec.?platformSelectors.orValue([]).exists(s, " + selected("object") + " && !(oldObject != null && " + selected("oldObject") + "))" +
 		" || params.spec.?platformWorkloads.orValue([]).exists(w, w.startsWith('Job/') || w.startsWith('CronJob/')) && " + uid("object") + ".exists(u, u.hasValue() && !(oldObject != null && u in " + uid("oldObject") + ") && !(request.resource.resource == 'jobs' && u == object.metadata.?uid))))"
+}()
+
+// forgesTemplate is CEL that is true if a template of an object gets the labels of the platform's objects.
+// A controller copies these labels to the objects that it makes, and the rules do not limit the controller:
+// the tenant would have objects that count as the platform's, such as the Jobs of a CronJob in the
+// parameters. The field chart.metadata of a HelmRelease is the template of a HelmChart, and the
+// commonMetadata of an ArtifactGenerator that of its ExternalArtifacts.
+var forgesTemplate = func() string {
+	// ephemeral returns CEL for the templates of the claims of ephemeral volumes in the spec of a Pod.
+	ephemeral := func(spec string) string {
+		return spec + ".?volumes.orValue([]).map(v, v.?ephemeral.?volumeClaimTemplate.?metadata.?labels)"
+	}
+	forged := func(object string) string {
+		return fmt.Sprintf("((request.resource.resource == 'pods' ? [] : [%[1]s.?spec.?template.?metadata.?labels, %[1]s.?spec.?jobTemplate.?metadata.?labels, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?labels, %[1]s.?template.?metadata.?labels"+
+			", %[1]s.?spec.?chart.?metadata.?labels, %[1]s.?spec.?commonMetadata.?labels, %[1]s.?spec.?infrastructure.?labels, request.resource.resource == 'resourceclaimtemplates' ? %[1]s.?spec.?metadata.?labels : optional.none()]"+
+			" + %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(c, c.?metadata.?labels)) + %[2]s).exists(l, l.hasValue() && [l.value()].exists(l, %[3]s))",
+			object, ephemeral(podSpec(object)), platformLabels("l"))
+	}
+	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'helmreleases', 'artifactgenerators', 'gateways', 'resourceclaimtemplates']" +
+		" && object != null && !has(request.subResource) && " + forged("object") + " && !(oldObject != null && " + forged("oldObject") + "))"
 }()
 
 // changed returns CEL that is true if an update changes a field of the metadata.

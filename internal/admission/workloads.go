@@ -72,6 +72,11 @@ func ofPod(expression string) string {
 	return fmt.Sprintf("[%s].all(p, [oldObject == null ? {} : %s].all(q, %s))", podSpec("object"), podSpec("oldObject"), expression)
 }
 
+// samePod is CEL that is true if an update leaves the spec of a Pod or of a template unchanged, such as the
+// removal of a finalizer. The checks of such an update could cost more than those of the creation, and more
+// than the API server allows: then nobody could remove the finalizer, and the namespace would stay for ever.
+var samePod = "oldObject != null && " + podSpec("object") + " == " + podSpec("oldObject")
+
 // containersOf returns CEL for all containers in the spec of a Pod.
 func containersOf(spec string) string {
 	return fmt.Sprintf("(%[1]s.?containers.orValue([]) + %[1]s.?initContainers.orValue([]) + %[1]s.?ephemeralContainers.orValue([]))", spec)
@@ -315,7 +320,7 @@ func workloads() Rule {
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
 		scope:      tenantObjects,
 		early:      true,
-		conditions: []string{"request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
+		conditions: []string{"!(" + samePod + ")", "request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
 	}
 	checks, limiting := scheduling(), append(limits(), tenantImages()...)
 	for _, c := range append(slices.Clone(checks), limiting...) {
@@ -328,7 +333,7 @@ func workloads() Rule {
 		}
 		return join(all, " && ")
 	}
-	r.together = ofPod(allHold(checks) + " && (!has(" + posture + ".workloads) || " + allHold(limiting) + ")")
+	r.together = samePod + " || " + ofPod(allHold(checks)+" && (!has("+posture+".workloads) || "+allHold(limiting)+")")
 	return r
 }
 
@@ -367,9 +372,9 @@ func podAnnotations() Rule {
 		scope:      tenantObjects,
 		early:      true,
 		conditions: []string{creation + " || (" + notKubernetes + ")", "!(" + isListed + ")", creation + " || (" + notEverywhere + ")", "!" + isAdmin},
-		// Most Pods have no such annotation.
-		together: "request.resource.resource == 'pods' ? !has(object.metadata.annotations) || object.metadata.annotations.all(k, !k.matches('" + reachingAnnotations + "'))" +
-			" : " + podAnnotationsOf("object") + ".all(a, a.all(k, !k.matches('" + reachingAnnotations + "')))",
+		// Most Pods have no such annotation. As with [samePod], an update without a change costs little.
+		together: "oldObject != null && " + podAnnotationsOf("object") + " == " + podAnnotationsOf("oldObject") + " || (request.resource.resource == 'pods' ? !has(object.metadata.annotations) || object.metadata.annotations.all(k, !k.matches('" + reachingAnnotations + "'))" +
+			" : " + podAnnotationsOf("object") + ".all(a, a.all(k, !k.matches('" + reachingAnnotations + "'))))",
 		validations: []validation{{
 			allEmpty(reaching),
 			objectPhrase + " + 'must not have the annotation ' + " + short(joinLists(reaching)) + " + ' in its Pods, which reaches beyond the tenant (allowed: ' + (" + optional("workloads.podAnnotations") + ".hasValue() ? " + short(named("workloads.podAnnotations")) + " : 'none; of k8s.v1.cni.cncf.io/networks, names of networks in ' + request.namespace) + ')'",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +16,8 @@ import (
 func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
-		Kinds:      append([]string{"Namespace"}, everyGuardrail...),
-		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind or with the namespace",
+		Kinds:      append([]string{"CronJob", "Namespace"}, everyGuardrail...),
+		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind or with the namespace; or has a controller make objects that count as the platform's",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges, network policies and namespaces, or refuse these requests for the platform's objects with a ValidatingAdmissionPolicy, as the rule tenure-managed does", Rights: true},
@@ -33,7 +34,11 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 			if err != nil {
 				return notProven(firstLine(err.Error()))
 			}
-			return overwrites(ctx, e, objects, namespaces)
+			profile, err := e.profile(ctx)
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			return overwrites(ctx, e, objects, namespaces, profile)
 		},
 	}
 	register(attack)
@@ -56,14 +61,18 @@ func (e *Scenario) nothingThere(ctx context.Context, control, message string) Fi
 	return stopped(control, message)
 }
 
-// overwrites tries each of the objects, and the deletion of each of the namespaces.
-func overwrites(ctx context.Context, e *Scenario, objects, namespaces []unstructured.Unstructured) Finding {
+// overwrites tries each of the objects, and the deletion of each of the namespaces. With a TenancyProfile,
+// which is nil if there is none, it tries to get objects with the platform's labels.
+func overwrites(ctx context.Context, e *Scenario, objects, namespaces []unstructured.Unstructured, profile *v1alpha1.TenancyProfile) Finding {
 	var all []request
 	for _, u := range objects {
 		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
 	}
 	if slices.ContainsFunc(objects, func(u unstructured.Unstructured) bool { return u.GetKind() == "NetworkPolicy" }) {
 		all = append(all, passedOver())
+	}
+	if profile != nil && len(profile.Spec.PlatformNamespaces) > 0 {
+		all = append(all, forgedTemplate(profile.Spec.PlatformNamespaces[0]))
 	}
 	for _, namespace := range namespaces {
 		all = append(all, request{
@@ -90,6 +99,29 @@ func passedOver() request {
 		what:  "keep out a network policy that the platform applies later, by an object of the same name over which Flux passes",
 		aimed: creating(policy(map[string]string{"kustomize.toolkit.fluxcd.io/ssa": "Ignore"})),
 		own:   creating(policy(nil)),
+	}
+}
+
+// forgedTemplate returns the request for a CronJob whose Jobs get the labels of the objects that a sync of a
+// namespace of the platform applied. The Jobs would count as the platform's, and take the place of its
+// workloads in the TenantParameters.
+func forgedTemplate(platform string) request {
+	cronJob := func(labels map[string]any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			pod, _, _ := unstructured.NestedMap(hardenedPod("a5", map[string]any{"restartPolicy": "Never"})(e).Object, "spec")
+			return object("batch/v1", "CronJob", e.Namespace, name("a5"), map[string]any{"spec": map[string]any{
+				"schedule": "@yearly", "suspend": true,
+				"jobTemplate": map[string]any{
+					"metadata": map[string]any{"labels": labels},
+					"spec":     map[string]any{"template": map[string]any{"spec": pod}},
+				},
+			}})
+		}
+	}
+	return request{
+		what:  "have Jobs that count as the platform's, by labels in the template of a CronJob",
+		aimed: creating(cronJob(map[string]any{"kustomize.toolkit.fluxcd.io/name": "tenants", "kustomize.toolkit.fluxcd.io/namespace": platform})),
+		own:   creating(cronJob(map[string]any{"tenure.dev/attack": "a5"})),
 	}
 }
 
