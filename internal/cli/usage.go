@@ -23,7 +23,6 @@ func usageError(cmd *cobra.Command, err error) error {
 // exclude each other.
 var (
 	wrongValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--[\w-]+)" flag: (strconv\.ParseBool|strconv\.ParseU?[iI]nt|strconv\.Atoi|time): `)
-	together   = regexp.MustCompile(`^if any flags in the group \[(.+)\] are set they must all be set; missing \[(.+)\]$`)
 	exclusive  = regexp.MustCompile(`^if any flags in the group \[.+\] are set none of the others can be; \[(.+)\] were all set$`)
 )
 
@@ -40,35 +39,21 @@ func plainUsage(err error) error {
 		}
 		return fmt.Errorf("%s is %s, not %q", m[2], want, m[1])
 	}
-	if m := together.FindStringSubmatch(text); m != nil {
-		return fmt.Errorf("%s is missing: it belongs to %s", flagNames(m[2]), flagNames(strings.Join(without(strings.Fields(m[1]), strings.Fields(m[2])), " ")))
-	}
 	if m := exclusive.FindStringSubmatch(text); m != nil {
 		return errors.New(flagNames(m[1]) + " exclude each other: give one of them")
 	}
 	return err
 }
 
-// isGroupError reports whether an error is about flags that need or exclude each other, which the flag
+// isGroupError reports whether an error is about flags that exclude each other, which the flag
 // library finds after it has read the flags.
 func isGroupError(err error) bool {
-	return err != nil && (together.MatchString(err.Error()) || exclusive.MatchString(err.Error()))
+	return err != nil && exclusive.MatchString(err.Error())
 }
 
 // flagNames returns names of flags, which spaces separate, as text.
 func flagNames(names string) string {
 	return "--" + strings.Join(strings.Fields(names), " and --")
-}
-
-// without returns the words that are not among others.
-func without(words, others []string) []string {
-	var rest []string
-	for _, word := range words {
-		if !strings.Contains(" "+strings.Join(others, " ")+" ", " "+word+" ") {
-			rest = append(rest, word)
-		}
-	}
-	return rest
 }
 
 // tooMany matches the error about too many arguments.
