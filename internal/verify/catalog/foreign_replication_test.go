@@ -20,7 +20,7 @@ func TestReplicationBeforeRights(t *testing.T) {
 	t.Parallel()
 	e := newFakeEnv(interceptor.Funcs{}, object(v1alpha1.GroupVersion.String(), "Tenant", "", "team", nil))
 	passes := 0
-	e.Admin = interceptor.NewClient(e.Admin.(client.WithWatch), interceptor.Funcs{
+	e.Admin = interceptor.NewClient(e.Admin, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, declared runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 			content, err := json.Marshal(declared)
 			if err != nil {
