@@ -21,13 +21,13 @@ type argument struct {
 // have the variables of kustomize-controller.
 func (c *component) arguments() []argument {
 	return []argument{
-		{Value: "--no-cross-namespace-refs=true", Why: []string{"No object refers to an object of another namespace."}},
-		{Value: "--no-remote-bases=true", Why: []string{"No kustomization fetches a base from elsewhere, past the approved sources."}},
-		{Value: "--default-service-account=" + c.DefaultAccount, Why: []string{"Who names no service account gets one without any rights."}},
-		{Value: gates + "ExternalArtifact=true", Why: []string{"What the platform shares with tenants comes to them as an ExternalArtifact."}},
+		{Value: "--no-cross-namespace-refs=true", Why: []string{"Objects cannot refer to objects of another namespace."}},
+		{Value: "--no-remote-bases=true", Why: []string{"A kustomization.yaml cannot fetch a base from a URL, which no rule would check."}},
+		{Value: "--default-service-account=" + c.DefaultAccount, Why: []string{"Flux applies objects that name no service account with this one, which has no rights."}},
+		{Value: gates + "ExternalArtifact=true", Why: []string{"The platform shares sources with tenants as ExternalArtifacts."}},
 		{Value: gates + "DisableConfigWatchers=true", Why: []string{
-			"Nobody lists Secrets. The price: a change of a Secret or ConfigMap is seen at",
-			"the next interval, also when it has the label reconcile.fluxcd.io/watch.",
+			"The controllers cannot list Secrets. Therefore Flux sees a change of a Secret or ConfigMap",
+			"at the next interval, even if it has the label reconcile.fluxcd.io/watch.",
 		}},
 	}
 }

@@ -106,7 +106,7 @@ const (
   - target: {kind: Deployment, labelSelector: app.kubernetes.io/name=tenure}
     patch: '[{"op": "add", "path": "/spec/template/spec/containers/0/args/1", "value": "` + capsuleFlag + `"}]'
 `
-	releaseComponent = `# The step before deletion: the manager removes its finalizers, and does nothing else.
+	releaseComponent = `# The step before an uninstallation: the manager removes its finalizers, and does nothing else.
 patches:
   - target: {kind: Deployment, name: ` + managerName + `}
     patch: |
@@ -114,7 +114,7 @@ patches:
       - {op: replace, path: /spec/replicas, value: 1}
       - {op: add, path: /spec/strategy, value: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}}
 `
-	warnPatch = `# The rules warn and audit. Rules that make up for rights which RBAC cannot narrow always deny.
+	warnPatch = `# The rules only warn and write to the audit log. Rules that limit rights which RBAC cannot limit still deny.
 patches:
   - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: "` + admission.WarnSelector + `"}
     patch: '[{"op": "replace", "path": "/spec/validationActions", "value": ["Warn", "Audit"]}]'
@@ -127,7 +127,7 @@ const warnCheckPatch = `  - target: {kind: CronJob, name: ` + checkName + `}
 `
 
 // warnComponent is the kustomization file of the component that lets the rules of a fleet warn.
-var warnComponent = "# The rules only warn. Written by `tenure profile multi-tenant`.\n" + componentFile("policies.yaml") + warnPatch
+var warnComponent = "# `tenure profile multi-tenant` writes this file.\n" + componentFile("policies.yaml") + warnPatch
 
 // componentFile returns the kustomization file of a component.
 func componentFile(resources ...string) string {

@@ -107,7 +107,7 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot write the TenancyProfile: %w", err)
 	}
-	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
+	return "# The TenancyProfile: what tenants may do. It began with the addresses that the tenants of\n# this fleet used. You can edit this file: `tenure profile multi-tenant --allow` only adds\n# addresses to it.\n" + string(content), nil
 }
 
 // address returns the kind of --allow and the pattern that approve the address of a source, and "" for other objects

@@ -81,13 +81,13 @@ func (t Tenant) rbac() []object {
 		}
 		if i == 0 {
 			objects = append(objects,
-				object{"The account as which Flux applies what this team commits.", t.serviceAccount(ns)},
-				object{"What the account may do here.", t.roleBinding(ns)})
+				object{"Flux applies the tenant's repository with this service account.", t.serviceAccount(ns)},
+				object{"Binds the role of the account in this namespace.", t.roleBinding(ns)})
 			continue
 		}
 		objects = append(objects,
 			object{"", t.serviceAccount(ns)},
-			object{"The account of " + t.Namespaces[0] + ", where the sync is, reaches this namespace too.", t.roleBinding(ns, t.Namespaces[0])})
+			object{"Binds the role of the account of " + t.Namespaces[0] + ", which applies the repository, here too.", t.roleBinding(ns, t.Namespaces[0])})
 	}
 	return objects
 }

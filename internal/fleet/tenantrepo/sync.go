@@ -57,7 +57,7 @@ func (o overlay) syncOf(tenant string) object {
 	if spec["prune"] == true {
 		spec["deletionPolicy"] = "WaitForTermination"
 	}
-	return object{"Applies this team alone, so that an object that is refused here does not delay other teams. When\nthis object goes, it waits until everything that it applied is gone too.", map[string]any{
+	return object{"Applies this tenant alone, so that a refused object does not delay other tenants. When this object\nis deleted, it stays until Flux has deleted all objects that it applied.", map[string]any{
 		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
 		"metadata": map[string]any{"name": SyncPrefix + tenant, "namespace": systemNamespace},
 		"spec":     spec,

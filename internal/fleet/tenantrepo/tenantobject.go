@@ -23,7 +23,7 @@ func (t Tenant) tenantObject() object {
 		}
 		namespaces["labels"] = labels
 	}
-	return object{"The manager makes the namespaces, the account and its rights. Each environment says\nwhat the team delivers there. For owners, quotas and limits: kubectl explain tenant.spec", map[string]any{
+	return object{"The manager creates the namespaces, the service account and its rights. The patch of each\nenvironment sets the repository. For owners, quotas and limits: kubectl explain tenants.tenure.dev.spec", map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": tenantKind, "metadata": t.metadata("", t.Name),
 		"spec": map[string]any{"namespaces": namespaces},
 	}}
