@@ -51,23 +51,32 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 		return false, err
 	}
 	diff := s.Diff()
+	if flags.Brief {
+		diff = summary(s, diff)
+	}
+	if diff != "" {
+		if err := Show(streams, diff); err != nil {
+			return false, err
+		}
+	}
+	lost, err := Uncommitted(ctx, dir, s.Removed())
+	if err != nil {
+		return false, err
+	}
+	for _, note := range append(notes, lost.Notes()...) {
+		if _, err := io.WriteString(streams.Err, streams.Stderr().Wrap("• ", 2, note)); err != nil {
+			return false, err
+		}
+	}
 	if diff == "" {
 		_, err := fmt.Fprintln(streams.Err, "nothing to change")
 		return false, err
 	}
-	if flags.Brief {
-		diff = summary(s, diff)
-	}
-	if err := Show(streams, diff); err != nil {
-		return false, err
-	}
-	for _, note := range notes {
-		if _, err := fmt.Fprintln(streams.Err, "• "+ui.Clean(note)); err != nil {
-			return false, err
-		}
-	}
 	if flags.DryRun {
 		return false, nil
+	}
+	if err := lost.Refuse(flags.Yes); err != nil {
+		return false, err
 	}
 	if !flags.Yes {
 		if err := Ask(ctx, streams, "make this change?"); err != nil {

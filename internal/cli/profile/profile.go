@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -192,7 +193,17 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err := edit.Show(streams, plan.Diff()); err != nil {
 		return err
 	}
-	if err := note(streams, plan.Notes); err != nil {
+	var removed []string
+	for _, c := range plan.Changes {
+		if c.After == nil {
+			removed = append(removed, c.Path)
+		}
+	}
+	lost, err := edit.Uncommitted(ctx, f.Dir, removed)
+	if err != nil {
+		return err
+	}
+	if err := note(streams, append(plan.Notes, lost.Notes()...)); err != nil {
 		return err
 	}
 	if len(plan.RemoteBases) > 0 {
@@ -200,6 +211,9 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	}
 	if o.dryRun {
 		return nil
+	}
+	if err := lost.Refuse(o.yes); err != nil {
+		return err
 	}
 	if !o.yes {
 		if err := edit.Ask(ctx, streams, "write "+ui.Number(len(plan.Changes), "file")+"?"); err != nil {
@@ -276,7 +290,7 @@ func (o *options) pins(ctx context.Context, streams ui.IO, f *layout.Fleet) ([]l
 
 func note(streams ui.IO, notes []string) error {
 	for _, n := range notes {
-		if _, err := fmt.Fprintf(streams.Err, "note: %s\n", ui.Clean(n)); err != nil {
+		if _, err := io.WriteString(streams.Err, streams.Stderr().Wrap("note: ", len("note: "), n)); err != nil {
 			return err
 		}
 	}

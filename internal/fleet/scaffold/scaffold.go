@@ -102,11 +102,9 @@ func (f Fleet) validate() error {
 	return nil
 }
 
-// lockDown adds the files of `tenure profile` to the planned files.
+// lockDown adds the files of `tenure profile` to the planned files, unless the fleet is for a single tenant.
+// The notes name existing clusters that read another repository.
 func (f Fleet) lockDown(s *workspace.Set) (notes []string, err error) {
-	if !f.Profile.Tenants {
-		return nil, nil
-	}
 	dir, err := os.MkdirTemp("", "tenure-scaffold-")
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the fleet down: %w", err)
@@ -119,6 +117,12 @@ func (f Fleet) lockDown(s *workspace.Set) (notes []string, err error) {
 		loaded, err := layout.Load(dir, "clusters/"+cluster, layout.Options{URL: f.URL, Branch: f.Branch, Components: config.FluxComponents()})
 		if err != nil {
 			return nil, err
+		}
+		if note := f.otherSource(loaded); note != "" {
+			notes = append(notes, note)
+		}
+		if !f.Profile.Tenants {
+			continue
 		}
 		plan, err := lockdown.Make(loaded, f.Profile)
 		if err != nil {
@@ -141,6 +145,19 @@ func (f Fleet) lockDown(s *workspace.Set) (notes []string, err error) {
 	return notes, nil
 }
 
+// otherSource returns a note for a cluster that reads another repository or branch than the flags name, since the
+// command keeps existing files, or "".
+func (f Fleet) otherSource(cluster *layout.Fleet) string {
+	sync := cluster.Sync
+	switch source := fmt.Sprintf("%s %s/%s", sync.Kind, sync.Namespace, sync.Source); {
+	case sync.URL != f.URL:
+		return fmt.Sprintf("%s reads %s, not %s, and this command keeps that: to change it, edit spec.url of the %s there", cluster.Path, sync.URL, f.URL, source)
+	case sync.Branch != f.Branch:
+		return fmt.Sprintf("%s reads the branch %s, not %s, and this command keeps that: to change it, edit spec.ref of the %s there", cluster.Path, sync.Branch, f.Branch, source)
+	}
+	return ""
+}
+
 func write(s *workspace.Set, c lockdown.Change) error {
 	if c.After == nil {
 		return s.Remove(c.Path)
@@ -160,7 +177,10 @@ type Repository struct {
 
 // Write plans the files of the repository. It returns an error if a name is not valid, if the address of the charts is not valid ([tenantrepo.ErrInvalid]), or if a file cannot be planned.
 func (r Repository) Write(s *workspace.Set) error {
-	for _, name := range [][2]string{{"namespace", r.Namespace}, {"service account name", r.Account}, {"chart's name", r.Chart}} {
+	for _, name := range [][3]string{{"namespace", r.Namespace, "--namespace"}, {"service account name", r.Account, "--service-account"}, {"chart's name", r.Chart, "--chart"}} {
+		if name[1] == "" {
+			return fmt.Errorf("the %s is missing: give it with %s", name[0], name[2])
+		}
 		if err := tenantrepo.CheckName(name[0], name[1]); err != nil {
 			return err
 		}

@@ -243,7 +243,7 @@ func (d *deletion) edit() error {
 	names := strings.Join(slices.Sorted(maps.Keys(d.namespaces)), ", ")
 	switch {
 	case d.object && !d.others:
-		d.plan.note("the manager ends what the tenant delivers, and then deletes the namespaces %s: `kubectl get tenants.tenure.dev %s` says what it waits for", names, d.name)
+		d.plan.note("the manager stops the tenant's deliveries, and then deletes its namespaces with everything in them (%s): `kubectl get tenants.tenure.dev %s` shows what it waits for", names, d.name)
 	case d.object && !d.atOnce:
 		d.plan.note("this is the first of two commits: the fleet's objects in the namespaces %s stay until the manager has ended what the tenant delivered", names)
 		d.plan.note("when it is in the cluster, wait until `kubectl get tenants.tenure.dev %s` finds none, and run this command again", d.name)

@@ -155,6 +155,11 @@ func (s *Set) Changed() []string {
 	return names
 }
 
+// Removed returns the sorted names of the files that will be deleted.
+func (s *Set) Removed() []string {
+	return slices.DeleteFunc(s.Changed(), func(name string) bool { return s.files[name].content != nil })
+}
+
 // Diff returns the change as a unified diff for `git apply`; empty if nothing changes.
 func (s *Set) Diff() string {
 	var out strings.Builder
