@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -63,7 +64,7 @@ func findLayout(s *workspace.Set, tenantsDir string, environments []Environment)
 				return layout{}, err
 			}
 		default:
-			if o.sync, err = chooseSync(syncs, env.Name); err != nil {
+			if o.sync, err = chooseSync(s, syncs, env.Name); err != nil {
 				return layout{}, err
 			}
 			o.dir = o.sync.path
@@ -110,8 +111,8 @@ func checkEnvironment(s *workspace.Set, syncs []sync, tenantsDir string, o overl
 		ErrLayout, o.Name, o.dir, path.Clean(tenantsDir), strings.Join(sortedKeys(others), ", "))
 }
 
-// checkTop returns an error if the fleet's folder is above the top of the repository, from which Flux
-// reads the path of a Kustomization.
+// checkTop returns an error if the fleet's folder is above or below the top of the repository, from which
+// Flux reads the path of a Kustomization.
 func checkTop(s *workspace.Set, k sync) error {
 	if isFolder(s, k.path) {
 		return nil
@@ -121,7 +122,22 @@ func checkTop(s *workspace.Set, k sync) error {
 			return fmt.Errorf("%w: %s applies ./%s, which is in %s: name the top folder of the repository with --fleet %s", ErrLayout, k.file, k.path, top, filepath.Join(s.Dir(), filepath.FromSlash(top)))
 		}
 	}
+	dir, err := filepath.Abs(s.Dir())
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	for !exists(filepath.Join(dir, ".git")) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		if exists(filepath.Join(dir, filepath.FromSlash(k.path))) {
+			return fmt.Errorf("%w: %s applies ./%s, which is in %s: name the top folder of the repository with --fleet %s", ErrLayout, k.file, k.path, dir, dir)
+		}
+	}
 	return nil
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 func isFolder(s *workspace.Set, name string) bool {
@@ -137,7 +153,7 @@ const baseFolder = "base"
 
 // chooseSync finds the Kustomization that applies an environment's tenants: it
 // has to do with tenants, and with the environment, by its path or its file.
-func chooseSync(syncs []sync, env string) (*sync, error) {
+func chooseSync(s *workspace.Set, syncs []sync, env string) (*sync, error) {
 	var found, elsewhere []sync
 	for _, k := range syncs {
 		if k.tenant() != "" || k.name != tenantsWord && !slices.Contains(strings.Split(k.path, "/"), tenantsWord) {
@@ -164,8 +180,12 @@ func chooseSync(syncs []sync, env string) (*sync, error) {
 	case len(elsewhere) > 0:
 		return nil, fmt.Errorf("%w: no Flux Kustomization applies the tenants of %s, only %s; %s, or add one", ErrLayout, env, describe(elsewhere), wayOut)
 	}
-	return nil, fmt.Errorf("%w: there is no Flux Kustomization named tenants, or with a path like ./tenants/%s, in any file such as clusters/%s/tenants.yaml; add one, or %s",
-		ErrLayout, env, env, wayOut)
+	addOne := "add one"
+	if isFolder(s, "clusters/"+env) {
+		addOne = fmt.Sprintf("add one, as `tenure create fleet %s --git-url URL --cluster %s` does, which keeps existing files", s.Dir(), env)
+	}
+	return nil, fmt.Errorf("%w: there is no Flux Kustomization named tenants, or with a path like ./tenants/%s, in any file such as clusters/%s/tenants.yaml; %s, or %s",
+		ErrLayout, env, env, addOne, wayOut)
 }
 
 func describe(syncs []sync) string {
