@@ -91,6 +91,10 @@ proves that its tenants are isolated.`,
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
+	if screen := streams.Stdout(); screen.Interactive {
+		width, _ := screen.Size()
+		wrapHelp(cmd, width)
+	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams), uninstall.NewCommand(streams))
 	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams), migrate.NewCommand(streams))

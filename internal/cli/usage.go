@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -16,7 +18,71 @@ func usageError(cmd *cobra.Command, err error) error {
 		return nil
 	}
 	code := ui.ExitCode(err)
-	return ui.WithHint(ui.WithExitCode(plainUsage(err), code), "see `"+cmd.CommandPath()+" --help`")
+	var hints []string
+	if similar := similarFlags(cmd, err); len(similar) > 0 {
+		hints = append(hints, "did you mean --"+strings.Join(similar, " or --")+"?")
+	}
+	return ui.WithHint(ui.WithExitCode(plainUsage(err), code), append(hints, "see `"+cmd.CommandPath()+" --help`")...)
+}
+
+// unknownFlag matches the errors about flags that a command does not have. A flag with one dash counts as
+// several flags of one letter.
+var unknownFlag = regexp.MustCompile(`^unknown (?:flag: --|shorthand flag: '.' in -)([\w-]+)$`)
+
+// maxFlagDistance is the maximum number of wrong letters in a misspelled flag. One of three letters has at most
+// one.
+const maxFlagDistance = 2
+
+// similarFlags returns the names of the flags that an unknown flag resembles: the one with the fewest
+// wrong letters, or otherwise those with the same word.
+func similarFlags(cmd *cobra.Command, err error) []string {
+	m := unknownFlag.FindStringSubmatch(err.Error())
+	if m == nil || len(m[1]) < 3 {
+		return nil
+	}
+	var sameWord []string
+	nearest, least := "", min(maxFlagDistance, len(m[1])/3)+1
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		if slices.Contains(strings.Split(f.Name, "-"), m[1]) {
+			sameWord = append(sameWord, f.Name)
+		}
+		if d := distance(m[1], f.Name); d < least {
+			nearest, least = f.Name, d
+		}
+	})
+	if nearest != "" {
+		return []string{nearest}
+	}
+	return sameWord
+}
+
+// distance returns the number of letters to insert, remove, replace or swap with the next one that make b
+// of a.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
 }
 
 // The errors of the flag library that are about a value of a wrong type, and about flags that need or
@@ -66,6 +132,7 @@ func argsError(cmd *cobra.Command, args []string, err error) error {
 		return nil
 	}
 	text, code := err.Error(), ui.ExitCode(err)
+	var suggestion []string
 	switch {
 	case strings.HasPrefix(text, "unknown command") && !cmd.HasSubCommands():
 		// For a command without subcommands, cobra reports an unexpected argument as an unknown command.
@@ -73,12 +140,20 @@ func argsError(cmd *cobra.Command, args []string, err error) error {
 	case strings.HasPrefix(text, "unknown command"):
 		cmd.SuggestionsMinimumDistance = 2
 		if found := cmd.SuggestionsFor(args[0]); len(found) > 0 {
-			err = ui.WithHint(err, "did you mean `"+cmd.CommandPath()+" "+found[0]+"`?")
+			suggestion = []string{"did you mean `" + cmd.CommandPath() + " " + found[0] + "`?"}
 		}
 	case tooMany.MatchString(text):
 		err = fmt.Errorf("%s takes at most %s argument, but was given %q too", cmd.CommandPath(), tooMany.FindStringSubmatch(text)[1], args[len(args)-1])
 	case strings.HasPrefix(text, "invalid argument") && len(cmd.ValidArgs) > 0:
 		err = fmt.Errorf("invalid argument %q: %s takes %s", args[0], cmd.CommandPath(), strings.Join(cmd.ValidArgs, " or "))
 	}
-	return usageError(cmd, ui.WithExitCode(err, code))
+	return ui.WithHint(usageError(cmd, ui.WithExitCode(err, code)), suggestion...)
+}
+
+// wrapHelp wraps the descriptions of flags in the help to a number of columns; 0 wraps nothing. cmd is the root
+// command.
+func wrapHelp(cmd *cobra.Command, width int) {
+	if width > 0 {
+		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "Flags.FlagUsages", fmt.Sprintf("Flags.FlagUsagesWrapped %d", width)))
+	}
 }

@@ -74,18 +74,19 @@ func ExitCode(err error) int {
 }
 
 // PrintError prints an error as `✗ message` with its hints below. It keeps the line breaks of
-// the message.
+// the message, and wraps its lines on a terminal.
 func PrintError(screen *Screen, err error) {
+	const indent = 2
 	var b strings.Builder
 	for i, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {
 		mark := " "
 		if i == 0 {
 			mark = screen.Paint(Red, "✗")
 		}
-		fmt.Fprintf(&b, "%s %s\n", mark, Clean(line))
+		b.WriteString(screen.Wrap(mark+" ", indent, line))
 	}
 	for _, line := range Hints(err) {
-		fmt.Fprintf(&b, "  %s\n", Clean(line))
+		b.WriteString(screen.Wrap(strings.Repeat(" ", indent), indent, line))
 	}
 	_, _ = fmt.Fprint(screen, b.String())
 }

@@ -106,10 +106,30 @@ func wrapped(screen *Screen, row []string, widths []int, ready int) string {
 	case width-used >= minWrapped:
 		text = screen.Wrap(text, used, last)
 	default:
-		const below = 2
-		text = strings.TrimRight(text, " ") + "\n" + screen.Wrap(strings.Repeat(" ", below), below, last)
+		text = strings.TrimRight(broken(screen, row, widths, ready), " ") + "\n" + screen.Wrap(strings.Repeat(" ", below), below, last)
 	}
 	return strings.TrimRight(text, " \n")
+}
+
+// below is the indentation of the lines of a row after the first one.
+const below = 2
+
+// broken aligns all cells of a row except the last like columns, and begins another line before a cell that
+// does not fit into the width of the screen.
+func broken(screen *Screen, row []string, widths []int, ready int) (text string) {
+	column := 0
+	for i, cell := range row[:len(row)-1] {
+		if i > 0 && column+ansi.StringWidth(cell) > screen.width() {
+			text = strings.TrimRight(text, " ") + "\n" + strings.Repeat(" ", below)
+			column = below
+		}
+		column += widths[i] + len(gap)
+		if i == ready {
+			cell = screen.Paint(readyColour(cell), cell)
+		}
+		text += Pad(cell, widths[i]) + gap
+	}
+	return text
 }
 
 // columns aligns all cells of a row except the last, and returns their total width.

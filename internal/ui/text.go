@@ -47,13 +47,14 @@ func Cut(text string, width int) string {
 
 // Wrap cleans text and wraps it to the width of the screen: the first line begins with first,
 // the others with rest spaces. It never breaks words, such as addresses. In a pipe the text is
-// one line. The result ends with a line break.
+// one line. A command in backticks stays on one line, so that people can copy it. The result ends with
+// a line break.
 func (s *Screen) Wrap(first string, rest int, text string) string {
 	width := s.width()
 	var b strings.Builder
 	b.WriteString(first)
 	column := ansi.StringWidth(first)
-	for i, word := range strings.Fields(Clean(text)) {
+	for i, word := range words(Clean(text)) {
 		switch length := ansi.StringWidth(word); {
 		case i == 0:
 			column += length
@@ -67,6 +68,21 @@ func (s *Screen) Wrap(first string, rest int, text string) string {
 		b.WriteString(word)
 	}
 	return strings.TrimRight(b.String(), " ") + "\n"
+}
+
+// words returns the words of a text. Backticks make several words one.
+func words(text string) []string {
+	var all []string
+	inside := false
+	for _, word := range strings.Fields(text) {
+		if inside {
+			all[len(all)-1] += " " + word
+		} else {
+			all = append(all, word)
+		}
+		inside = inside != (strings.Count(word, "`")%2 == 1)
+	}
+	return all
 }
 
 // Pad fills text with spaces up to width columns of a terminal. It does not change wider text.

@@ -73,6 +73,12 @@ func TestTablePrint(t *testing.T) {
 			width:  22,
 			want:   "NAME          READY\n  MESSAGE\na-long-name   False\n  the message is\n  refused\n",
 		},
+		"narrower than the columns": {
+			reason: "a cell that does not fit goes below the row, in one piece",
+			table:  Table{Header: []string{"NAMESPACE", "NAME", "READY", "MESSAGE"}, Rows: [][]string{{"flux-system", "a-long-name", "False", "refused"}}},
+			width:  22, colour: true,
+			want: "NAMESPACE     NAME\n  READY\n  MESSAGE\nflux-system\n  a-long-name   \x1b[31mFalse\x1b[m\n  refused\n",
+		},
 		"long word": {
 			reason: "a word that has no room is left to the terminal",
 			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
@@ -243,12 +249,29 @@ func TestWrap(t *testing.T) {
 		{"what is exactly as wide fits", "✗ ", "one two", 9, "✗ one two\n"},
 		{"a flag is not broken at its hyphens", "", "the flag --no-cross-namespace-refs", 12, "the flag\n    --no-cross-namespace-refs\n"},
 		{"colour has no width", "\x1b[31m✗\x1b[m ", "one two", 9, "\x1b[31m✗\x1b[m one two\n"},
+		{"a command in backticks can be copied", "", "run `tenure get tenants -o wide`, and look", 12, "run\n    `tenure get tenants -o wide`,\n    and look\n"},
 		{"what a tenant wrote is cleaned", "", "one\n\x1b[2Jtwo", 80, "one two\n"},
 		{"nothing is a line", "head:", "", 80, "head:\n"},
 	} {
 		screen := &Screen{Interactive: true, Size: func() (int, int) { return tc.width, 24 }}
 		if diff := cmp.Diff(tc.want, screen.Wrap(tc.first, 4, tc.text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// TestPrintErrorWraps checks that an error and its hints are wrapped at words on a terminal, and not in a pipe.
+func TestPrintErrorWraps(t *testing.T) {
+	t.Parallel()
+	err := WithHint(errors.New("cannot do this\nnor the other thing"), "see `tenure up --help` or the page")
+	for width, want := range map[int]string{
+		0:  "✗ cannot do this\n  nor the other thing\n  see `tenure up --help` or the page\n",
+		14: "✗ cannot do\n  this\n  nor the\n  other thing\n  see\n  `tenure up --help`\n  or the page\n",
+	} {
+		var out bytes.Buffer
+		PrintError(&Screen{Writer: &out, Interactive: true, Size: func() (int, int) { return width, 24 }}, err)
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("width %d (-want +got):\n%s", width, diff)
 		}
 	}
 }
