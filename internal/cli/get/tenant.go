@@ -79,28 +79,42 @@ func describe(name string, namespaces []string, object *v1alpha1.Tenant) tenant 
 // list returns a list that JSON shows as [] if it is empty.
 func list(values []string) []string { return append([]string{}, values...) }
 
-// tenantTable returns the columns and a row for each tenant. -o wide adds the owners.
+// The maximum numbers of namespaces and repositories of a tenant that the table lists without -o wide.
+const (
+	maxNamespaces   = 3
+	maxRepositories = 1
+)
+
+// tenantTable returns the columns and a row for each tenant. -o wide adds columns, and lists all values.
 func tenantTable(tenants []tenant, wide bool) (header []string, rows [][]string) {
-	header = []string{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES"}
+	header = []string{"NAME", "READY", "NAMESPACES", "REPOSITORIES", "MESSAGE"}
 	if wide {
-		header = append(header, "OWNERS")
+		header = []string{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES", "OWNERS", "MESSAGE"}
 	}
-	header = append(header, "MESSAGE")
 	for _, t := range tenants {
-		row := []string{t.Name, t.Ready}
-		for _, values := range [][]string{t.Namespaces, t.Accounts, t.Roles, t.Repositories} {
-			row = append(row, strings.Join(values, ","))
-		}
+		row := []string{t.Name, t.Ready, firstValues(t.Namespaces, maxNamespaces), firstValues(t.Repositories, maxRepositories), t.Message}
 		if wide {
-			row = append(row, strings.Join(t.Owners, ","))
+			row = []string{t.Name, t.Ready}
+			for _, values := range [][]string{t.Namespaces, t.Accounts, t.Roles, t.Repositories, t.Owners} {
+				row = append(row, strings.Join(values, ","))
+			}
+			row = append(row, t.Message)
 		}
-		row = append(row, t.Message)
 		for i := range row {
 			row[i] = cmp.Or(row[i], "-")
 		}
 		rows = append(rows, row)
 	}
 	return header, rows
+}
+
+// firstValues joins the first values, and counts the others as kubectl does.
+func firstValues(values []string, limit int) string {
+	text := strings.Join(values[:min(len(values), limit)], ",")
+	if more := len(values) - limit; more > 0 {
+		text += fmt.Sprintf(" + %d more...", more)
+	}
+	return text
 }
 
 // tenantSelection selects tenants. A field without a value selects all.

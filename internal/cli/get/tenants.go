@@ -51,6 +51,9 @@ func (o *options) tenants() (*cobra.Command, *tenantOptions) {
 		Long: `Show all tenants, or the named ones, with and without a Tenant object. With
 --namespace, show the tenants that have the namespace.
 
+The table shortens long lists; -o wide prints them all, and the accounts, roles and
+owners.
+
 -o json and -o yaml print one object for one name, and otherwise a list in the field
 items. -o name prints names that kubectl takes, for tenants with a Tenant object.`,
 		Example: `  tenure get tenants

@@ -26,28 +26,41 @@ func TestTenantTable(t *testing.T) {
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
 	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "other tenants may use the same hosts"}
-	header, got := tenantTable(describeTenants([]discovery.Tenant{
+	tenants := describeTenants([]discovery.Tenant{
 		{
-			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
+			Name: "dev-team", Namespaces: []string{"apps", "apps-preview", "apps-test", "apps-old", "apps-new"},
 			Accounts: []discovery.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
-			Repositories: []discovery.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}, {URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
+			Repositories: []discovery.Repository{
+				{URL: "https://git.example.com/acme/dev-team", Branch: "main"}, {URL: "https://git.example.com/acme/dev-team", Branch: "main"},
+				{URL: "https://charts.example.com"},
+			},
 		},
 		{Name: "labelled", Namespaces: []string{"labelled"}},
 	}, map[string]*v1alpha1.Tenant{
 		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded, shared), "new": object("new"),
-	}), false)
+	})
+	header, got := tenantTable(tenants, false)
 	want := [][]string{
-		{"changed", "Unknown", "changed-one", "-", "-", "-", "the manager has not reconciled the last change yet; before, 1 namespace is in place"},
-		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
-		{"greedy", "True", "greedy-one", "-", "-", "-", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
-		{"labelled", "-", "labelled", "-", "-", "-", "no Tenant object; found by its label or its Flux objects"},
-		{"new", "Unknown", "new-one", "-", "-", "-", "the manager has not reconciled it yet"},
+		{"NAME", "READY", "NAMESPACES", "REPOSITORIES", "MESSAGE"},
+		{"changed", "Unknown", "changed-one", "-", "the manager has not reconciled the last change yet; before, 1 namespace is in place"},
+		{"dev-team", "True", "apps,apps-preview,apps-test + 2 more...", "https://git.example.com/acme/dev-team#main + 1 more...", "1 namespace is in place"},
+		{"greedy", "True", "greedy-one", "-", "1 namespace is in place; uses more pods; other tenants may use the same hosts"},
+		{"labelled", "-", "labelled", "-", "no Tenant object; found by its label or its Flux objects"},
+		{"new", "Unknown", "new-one", "-", "the manager has not reconciled it yet"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("a tenant is one row, lists are joined (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, append([][]string{header}, got...)); diff != "" {
+		t.Errorf("a tenant is one row with the beginning of its lists (-want +got):\n%s", diff)
 	}
-	if len(want[0]) != len(header) {
-		t.Errorf("%d cells for %d columns", len(want[0]), len(header))
+	header, got = tenantTable(tenants, true)
+	want = [][]string{
+		{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES", "OWNERS", "MESSAGE"},
+		{
+			"dev-team", "True", "apps,apps-preview,apps-test,apps-old,apps-new", "apps/dev-team", "ClusterRole/edit",
+			"https://git.example.com/acme/dev-team#main,https://charts.example.com", "-", "1 namespace is in place",
+		},
+	}
+	if diff := cmp.Diff(want, [][]string{header, got[1]}); diff != "" {
+		t.Errorf("-o wide has all columns and complete lists (-want +got):\n%s", diff)
 	}
 }
 
