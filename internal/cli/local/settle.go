@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -97,7 +98,7 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		seen, unhealthy []flux.Row
 		kube            client.Client
 	)
-	failures, pauses, tenants := retries{}, pauses{}, pendingTenants{}
+	failures, pauses, tenants, results := retries{}, pauses{}, pendingTenants{}, results{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,7 +134,11 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		}
 		steady := failures.steady(seen)
 		now = flux.Assess(append(slices.Clip(steady), unhealthy...))
-		header, cells := flux.LiveTable(steady)
+		shown := steady
+		if !d.Screen.Interactive {
+			shown = results.of(steady)
+		}
+		header, cells := flux.LiveTable(shown)
 		if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
 			return nil, err
 		}
@@ -151,6 +156,26 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 		case goesOn:
 		}
 	}
+}
+
+// results are the last result of each object: a row of an object that is ready, suspended or failed.
+type results map[flux.Ref]flux.Row
+
+// of returns the last result of each of the objects. Another row of the object replaces it if it has another state,
+// so that a log has one line for each change from failed to ready, and none for the steps between them.
+func (r results) of(rows []flux.Row) []flux.Row {
+	var last []flux.Row
+	for _, row := range rows {
+		before, known := r[row.Ref()]
+		if row.State != flux.Working && row.State != flux.Blocked && (!known || row.State != before.State) {
+			r[row.Ref()], before, known = row, row, true
+		}
+		if known {
+			last = append(last, before)
+		}
+	}
+	maps.DeleteFunc(r, func(ref flux.Ref, _ flux.Row) bool { return !has(rows, ref) })
+	return last
 }
 
 // describeAssessment returns a text that differs between the states in which a fleet can

@@ -120,8 +120,40 @@ func TestSettleShowsTries(t *testing.T) {
 	if _, err := display.Settle(t.Context(), &localcluster.Cluster{Fleet: &layout.Fleet{}}, rows, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(out.String(), "is not mapped"); got != 2 {
-		t.Errorf("%d lines about the failure, want 2:\n%s", got, out.String())
+	if got := strings.Count(out.String(), "is not mapped"); got != 1 {
+		t.Errorf("%d lines about the failure, want 1:\n%s", got, out.String())
+	}
+}
+
+// TestSettleShowsResults checks that a pipe gets a line when an object becomes ready or fails, and none for the
+// states before that.
+func TestSettleShowsResults(t *testing.T) {
+	t.Parallel()
+	row := func(state flux.State, ready, message string) flux.Row {
+		return flux.Row{Namespace: "a", Kind: flux.Kustomization, Name: "apps", State: state, Ready: ready, Message: message}
+	}
+	var out bytes.Buffer
+	rows := make(chan []flux.Row)
+	go func() {
+		for _, r := range []flux.Row{
+			row(flux.Working, "Unknown", "waiting to be reconciled"), row(flux.Working, "Unknown", "building manifests"),
+			row(flux.Blocked, "False", "dependency is not ready"), row(flux.Failed, "False", "dry-run failed"),
+			row(flux.Working, "Unknown", "reconciling"), row(flux.Ready, "True", "applied revision 1"),
+			row(flux.Working, "Unknown", "reconciling again"), row(flux.Ready, "True", "applied revision 2"),
+		} {
+			rows <- []flux.Row{r}
+		}
+	}()
+	display := &Display{Screen: ui.NewScreen(&out)}
+	if _, err := display.Settle(t.Context(), &localcluster.Cluster{Fleet: &layout.Fleet{}}, rows, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	const want = `NAMESPACE   KIND            NAME   READY   REVISION   MESSAGE
+a           Kustomization   apps   False              dry-run failed
+a           Kustomization   apps   True               applied revision 1
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("one line for each result (-want +got):\n%s", diff)
 	}
 }
 
