@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -213,7 +214,11 @@ func (o *options) find(ctx context.Context, kube client.Client) (types.Namespace
 	}
 	switch len(found) {
 	case 0:
-		return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot find such a ServiceAccount among the owners of Tenant %s", o.tenant), "add one to spec.owners, or name an account with --namespace and --serviceaccount and no tenant")
+		account := strings.TrimSpace("a ServiceAccount " + o.account)
+		if o.namespace != "" {
+			account += " in the namespace " + o.namespace
+		}
+		return types.NamespacedName{}, ui.WithHint(fmt.Errorf("no owner of Tenant %s is %s", o.tenant, account), "add one to spec.owners, or name an account with --namespace and --serviceaccount and no tenant")
 	case 1:
 		return found[0], nil
 	}
