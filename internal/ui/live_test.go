@@ -3,6 +3,7 @@ package ui
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,5 +143,31 @@ func TestSteps(t *testing.T) {
 	}
 	if diff := cmp.Diff("✓ etcd 0.0s\n✗ api server: port 6443 is taken", term.text()); diff != "" {
 		t.Errorf("on a terminal, at the end (-want +got):\n%s", diff)
+	}
+}
+
+// TestLiveNarrow checks that a table without room for the message leaves out the revision while it is redrawn,
+// and prints it at the end.
+func TestLiveNarrow(t *testing.T) {
+	t.Parallel()
+	table := Table{Header: []string{"NAME", "READY", "REVISION", "MESSAGE"}, Rows: [][]string{{"apps", "False", "main@sha1:4cc9d301", "a dependency is not ready"}}}
+	for width, want := range map[int]string{
+		60: "NAME   READY   MESSAGE\napps   False   a dependency is not ready",
+		80: "NAME   READY   REVISION             MESSAGE\napps   False   main@sha1:4cc9d301   a dependency is not ready",
+	} {
+		term := &terminal{width: width, height: 10}
+		live := NewLive(term.screen())
+		if err := live.Set(table, ""); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, term.text()); diff != "" {
+			t.Errorf("width %d (-want +got):\n%s", width, diff)
+		}
+		if err := live.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(term.text(), "main@sha1:4cc9d301") {
+			t.Errorf("width %d: the last table has no revision:\n%s", width, term.text())
+		}
 	}
 }

@@ -15,6 +15,10 @@ const gap = "   "
 // whole lines are cut.
 const minMessage = 10
 
+// minLive is the minimum width of the last column of a redrawn table. With less, the table has no column
+// REVISION.
+const minLive = 30
+
 // minWrapped is the minimum width of a wrapped last column. If the other columns leave less,
 // the last column goes below them.
 const minWrapped = 40
@@ -44,8 +48,42 @@ func (t Table) Print(screen *Screen) error {
 }
 
 // lay returns the lines of a table that is redrawn: each row is one line, cut to the
-// terminal's width.
-func (t Table) lay(screen *Screen, widths *[]int) []string { return t.lines(screen, widths, cut) }
+// terminal's width. On a narrow terminal, the column REVISION leaves its room to the message.
+func (t Table) lay(screen *Screen, widths *[]int) []string {
+	revision := slices.Index(t.Header, "REVISION")
+	if revision < 0 || screen.width() == 0 {
+		return t.lines(screen, widths, cut)
+	}
+	used := 0
+	for column := range t.Header[:len(t.Header)-1] {
+		used += len(gap) + slices.Max(t.cellWidths(column))
+	}
+	if screen.width()-used < minLive {
+		t = t.without(revision)
+	}
+	return t.lines(screen, widths, cut)
+}
+
+// cellWidths returns the widths of the cells of a column, and of its name.
+func (t Table) cellWidths(column int) []int {
+	widths := []int{ansi.StringWidth(t.Header[column])}
+	for _, row := range t.Rows {
+		widths = append(widths, ansi.StringWidth(Clean(row[column])))
+	}
+	return widths
+}
+
+// without returns the table without a column.
+func (t Table) without(column int) Table {
+	remove := func(row []string) []string { return slices.Delete(slices.Clone(row), column, column+1) }
+	t.Header = remove(t.Header)
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = remove(row)
+	}
+	t.Rows = rows
+	return t
+}
 
 // lines returns the lines of a table, and formats each row with the given function. The
 // columns are at least as wide as widths, and lines stores their actual widths in it, so

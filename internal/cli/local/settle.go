@@ -167,7 +167,7 @@ func (r results) of(rows []flux.Row) []flux.Row {
 	var last []flux.Row
 	for _, row := range rows {
 		before, known := r[row.Ref()]
-		if row.State != flux.Working && row.State != flux.Blocked && (!known || row.State != before.State) {
+		if isResult(row) && (!known || row.State != before.State) {
 			r[row.Ref()], before, known = row, row, true
 		}
 		if known {
@@ -176,6 +176,21 @@ func (r results) of(rows []flux.Row) []flux.Row {
 	}
 	maps.DeleteFunc(r, func(ref flux.Ref, _ flux.Row) bool { return !has(rows, ref) })
 	return last
+}
+
+// revisioned are kinds that have a revision whenever they are ready.
+var revisioned = []flux.Kind{flux.GitRepository, flux.OCIRepository, flux.Bucket, flux.HelmChart, flux.Kustomization}
+
+// isResult reports whether the state of an object is the end of its reconciliation. Flux writes the condition
+// Ready before the revision.
+func isResult(row flux.Row) bool {
+	switch row.State {
+	case flux.Working, flux.Blocked:
+		return false
+	case flux.Ready:
+		return row.Revision != "" || !slices.Contains(revisioned, row.Kind)
+	}
+	return true
 }
 
 // describeAssessment returns a text that differs between the states in which a fleet can

@@ -129,17 +129,17 @@ func TestSettleShowsTries(t *testing.T) {
 // states before that.
 func TestSettleShowsResults(t *testing.T) {
 	t.Parallel()
-	row := func(state flux.State, ready, message string) flux.Row {
-		return flux.Row{Namespace: "a", Kind: flux.Kustomization, Name: "apps", State: state, Ready: ready, Message: message}
+	row := func(state flux.State, ready, revision, message string) flux.Row {
+		return flux.Row{Namespace: "a", Kind: flux.Kustomization, Name: "apps", State: state, Ready: ready, Revision: revision, Message: message}
 	}
 	var out bytes.Buffer
 	rows := make(chan []flux.Row)
 	go func() {
 		for _, r := range []flux.Row{
-			row(flux.Working, "Unknown", "waiting to be reconciled"), row(flux.Working, "Unknown", "building manifests"),
-			row(flux.Blocked, "False", "dependency is not ready"), row(flux.Failed, "False", "dry-run failed"),
-			row(flux.Working, "Unknown", "reconciling"), row(flux.Ready, "True", "applied revision 1"),
-			row(flux.Working, "Unknown", "reconciling again"), row(flux.Ready, "True", "applied revision 2"),
+			row(flux.Working, "Unknown", "", "waiting to be reconciled"), row(flux.Working, "Unknown", "", "building manifests"),
+			row(flux.Blocked, "False", "", "dependency is not ready"), row(flux.Failed, "False", "", "dry-run failed"),
+			row(flux.Working, "Unknown", "", "reconciling"), row(flux.Ready, "True", "", "applied"), row(flux.Ready, "True", "main@1", "applied"),
+			row(flux.Working, "Unknown", "main@1", "reconciling again"), row(flux.Ready, "True", "main@2", "applied"),
 		} {
 			rows <- []flux.Row{r}
 		}
@@ -150,7 +150,7 @@ func TestSettleShowsResults(t *testing.T) {
 	}
 	const want = `NAMESPACE   KIND            NAME   READY   REVISION   MESSAGE
 a           Kustomization   apps   False              dry-run failed
-a           Kustomization   apps   True               applied revision 1
+a           Kustomization   apps   True    main@1     applied
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("one line for each result (-want +got):\n%s", diff)
