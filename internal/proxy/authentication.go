@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -188,6 +189,14 @@ func userOfCertificate(certificate *x509.Certificate) (user.Info, error) {
 	if slices.Contains(subject.Organization, user.SystemPrivilegedGroup) {
 		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
 	}
+	names := subject.Organization
+	if subject.CommonName != "" { // rejectAnonymous refuses it
+		names = append(slices.Clone(names), subject.CommonName)
+	}
+	// The API server gets the names in headers.
+	if slices.ContainsFunc(names, func(name string) bool { return !isFieldValue(name) }) {
+		return nil, forbidden("certificate", "the user or a group of the certificate is empty, or has a control character or a space at its begin or end")
+	}
 	return rejectAnonymous(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
 }
 
@@ -334,7 +343,7 @@ func isUpgrade(r *http.Request) bool {
 	}
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(option), "upgrade") {
+			if strings.EqualFold(textproto.TrimString(option), "upgrade") {
 				return true
 			}
 		}
@@ -347,7 +356,7 @@ func isUpgrade(r *http.Request) bool {
 func checkHops(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
-			switch strings.ToLower(strings.TrimSpace(option)) {
+			switch strings.ToLower(textproto.TrimString(option)) {
 			case "", "close", "keep-alive", "upgrade":
 			default:
 				return badRequest("hops", "the header Connection must not name other headers")
