@@ -42,11 +42,11 @@ func (p *Proxy) serveWatch(w http.ResponseWriter, r *http.Request, c *requestCal
 		p.copyResponse(w, response)
 		return nil
 	}
-	copyHeader(w.Header(), response.Header)
 	frames, expired := framingOf(response.Header.Get("Content-Type"))
 	if frames == nil {
 		return fmt.Errorf("the API server answers a watch with the type %q", response.Header.Get("Content-Type"))
 	}
+	copyHeader(w.Header(), response.Header)
 	p.metrics.watches.Inc()
 	defer p.metrics.watches.Dec()
 	w.WriteHeader(response.StatusCode)
