@@ -227,7 +227,10 @@ func (l *lister) page(query url.Values, namespaces []string, limit int, from pag
 			return joined, nil
 		}
 	}
-	if joined == nil {
+	switch {
+	case joined == nil && from.Version != "":
+		return nil, expired("the namespaces of the rest of the list are gone: list again from the beginning")
+	case joined == nil:
 		return nil, nowhere(l.q)
 	}
 	return joined, nil
