@@ -21,9 +21,11 @@ const namespacesPath = "/api/v1/namespaces"
 // object. It returns false for all other names, so that the API server answers.
 //
 // It asks the API server with a dry run of the creation, as the caller. So NotFound tells the
-// caller nothing that the caller's own request would not tell.
+// caller nothing that the caller's own request would not tell. It does so for each name that the
+// caller may not get, existing or not: the time of an answer must not tell which names exist.
 func (p *Proxy) serveNewNamespace(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info) (done bool, err error) {
-	if _, exists := p.cache.namespace(c.info.Name); exists || len(p.cache.owned(who)) == 0 {
+	get := attributes{verb: c.info.Verb, resource: c.info.Resource, name: c.info.Name}
+	if len(p.cache.owned(who)) == 0 || within(p.cache, who, get, c.info.Name) {
 		return false, nil
 	}
 	body, err := json.Marshal(corev1.Namespace{

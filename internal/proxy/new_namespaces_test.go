@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
@@ -15,7 +16,7 @@ import (
 func TestNewNamespace(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
-	apply(t, namespace("fresh-a", "fresh")+namespace("fresh-victim", "fresh-other")+tenant("fresh", accountOwner("fresh-a", "owner"), accountOwner("fresh-a", "reader"), "{kind: User, name: fresh-ann}")+
+	apply(t, namespace("fresh-a", "fresh")+namespace("fresh-victim", "fresh-other")+namespace("foreign-old", "fresh-other")+tenant("fresh", accountOwner("fresh-a", "owner"), accountOwner("fresh-a", "reader"), "{kind: User, name: fresh-ann}")+
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: fresh}, rules: [{apiGroups: [""], resources: [namespaces], verbs: [create]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: fresh-lender}, rules: [
@@ -29,7 +30,7 @@ func TestNewNamespace(t *testing.T) {
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: fresh}, spec: {
  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [namespaces], operations: [CREATE]}]},
- validations: [{expression: "!object.metadata.name.startsWith('foreign-')"}]}}
+ validations: [{expression: "!object.metadata.name.startsWith('foreign-') || !request.userInfo.username.startsWith('system:serviceaccount:fresh-a:')"}]}}
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: fresh}, spec: {policyName: fresh, validationActions: [Deny]}}`)
 	owner, reader, stranger := account(t, "fresh-a", "owner"), account(t, "fresh-a", "reader"), account(t, "fresh-a", "stranger")
@@ -56,6 +57,7 @@ func TestNewNamespace(t *testing.T) {
 		{"another tenant's namespace", owner, "fresh-victim", nil, http.StatusForbidden},
 		{"the platform's namespace", owner, "kube-system", nil, http.StatusForbidden},
 		{"a name that the rules refuse", owner, "foreign-new", nil, http.StatusForbidden},
+		{"a name that the rules refuse, which exists", owner, "foreign-old", nil, http.StatusForbidden},
 		{"no name of a namespace", owner, "Fresh_New", nil, http.StatusForbidden},
 		{"an owner who may not create", reader, "fresh-new", nil, http.StatusForbidden},
 		{"who may create, and owns no tenant", stranger, "fresh-new", nil, http.StatusForbidden},
@@ -65,6 +67,24 @@ func TestNewNamespace(t *testing.T) {
 		code, body, header := get(tc.token, tc.name, tc.header...)
 		if code != tc.code || !strings.Contains(body, `"kind":"Status"`) || header.Get(auditHeader) == "" {
 			t.Errorf("%s: want %d, got %d %s %v", tc.reason, tc.code, code, body, header)
+		}
+	}
+	// The time of an answer must not tell whether another tenant's namespace exists.
+	counted := *s
+	counted.proxy = newProxy(t, s.rest, Options{})
+	counted.server = serve(counted.proxy)
+	t.Cleanup(counted.server.Close)
+	var requests atomic.Int64
+	short := counted.proxy.transports.short
+	counted.proxy.transports.short = roundTripper(func(r *http.Request) (*http.Response, error) {
+		requests.Add(1)
+		return short.RoundTrip(r)
+	})
+	for _, name := range []string{"foreign-new", "foreign-old", "foreign-older"} {
+		requests.Store(0)
+		code, body, _ := counted.raw(t, counted.request(t, http.MethodGet, namespacesPath+"/"+name, owner))
+		if got := requests.Load(); code != http.StatusForbidden || got != 2 {
+			t.Errorf("%s: got %d after %d requests to the API server: %s", name, code, got, body)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "namespace.yaml")
