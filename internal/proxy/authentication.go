@@ -200,6 +200,23 @@ func userOfCertificate(certificate *x509.Certificate) (user.Info, error) {
 	return rejectAnonymous(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
 }
 
+// expiryOfChains returns the time until which one of the chains of a certificate is valid.
+func expiryOfChains(chains [][]*x509.Certificate) time.Time {
+	var last time.Time
+	for _, chain := range chains {
+		first := chain[0].NotAfter
+		for _, c := range chain {
+			if c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if first.After(last) {
+			last = first
+		}
+	}
+	return last
+}
+
 // post sends a review with the caller's token and decodes the answer.
 func (v *reviews) post(ctx context.Context, token, path string, review, answer runtime.Object) error {
 	body, err := runtime.Encode(protobufCodec, review)
@@ -241,6 +258,8 @@ type credential struct {
 	bearer bool
 	// certificateUser is the user of a verified client certificate; nil if there is a token.
 	certificateUser user.Info
+	// expires is the expiry of the client certificate.
+	expires time.Time
 }
 
 const (
@@ -277,7 +296,11 @@ func readCredential(r *http.Request, certificates bool) (credential, error) {
 		if err != nil {
 			return credential{}, err
 		}
-		found = append(found, credential{certificateUser: who})
+		expires := expiryOfChains(r.TLS.VerifiedChains)
+		if time.Now().After(expires) { // a connection can last longer than its certificate
+			return credential{}, unauthorized("certificate")
+		}
+		found = append(found, credential{certificateUser: who, expires: expires})
 	}
 	switch len(found) {
 	case 0:
