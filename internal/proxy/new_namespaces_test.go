@@ -16,25 +16,25 @@ import (
 func TestNewNamespace(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
-	apply(t, namespace("fresh-a", "fresh")+namespace("fresh-victim", "fresh-other")+namespace("foreign-old", "fresh-other")+tenant("fresh", accountOwner("fresh-a", "owner"), accountOwner("fresh-a", "reader"), "{kind: User, name: fresh-ann}")+
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: fresh}, rules: [{apiGroups: [""], resources: [namespaces], verbs: [create]}]}
+	apply(t, namespace("newly-a", "newly")+namespace("newly-victim", "newly-other")+namespace("foreign-old", "newly-other")+tenant("newly", accountOwner("newly-a", "owner"), accountOwner("newly-a", "reader"), "{kind: User, name: newly-ann}")+
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: newly}, rules: [{apiGroups: [""], resources: [namespaces], verbs: [create]}]}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: fresh-lender}, rules: [
-  {apiGroups: [""], resources: [users], resourceNames: [fresh-ann], verbs: [impersonate]}]}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: newly-lender}, rules: [
+  {apiGroups: [""], resources: [users], resourceNames: [newly-ann], verbs: [impersonate]}]}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: fresh-lender}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fresh-lender},
- subjects: [{kind: ServiceAccount, name: stranger, namespace: fresh-a}]}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: newly-lender}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: newly-lender},
+ subjects: [{kind: ServiceAccount, name: stranger, namespace: newly-a}]}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: fresh}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fresh},
- subjects: [{kind: ServiceAccount, name: owner, namespace: fresh-a}, {kind: ServiceAccount, name: stranger, namespace: fresh-a}, {kind: User, name: fresh-ann}]}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: newly}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: newly},
+ subjects: [{kind: ServiceAccount, name: owner, namespace: newly-a}, {kind: ServiceAccount, name: stranger, namespace: newly-a}, {kind: User, name: newly-ann}]}
 ---
-{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: fresh}, spec: {
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: newly}, spec: {
  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [namespaces], operations: [CREATE]}]},
- validations: [{expression: "!object.metadata.name.startsWith('foreign-') || !request.userInfo.username.startsWith('system:serviceaccount:fresh-a:')"}]}}
+ validations: [{expression: "!object.metadata.name.startsWith('foreign-') || !request.userInfo.username.startsWith('system:serviceaccount:newly-a:')"}]}}
 ---
-{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: fresh}, spec: {policyName: fresh, validationActions: [Deny]}}`)
-	owner, reader, stranger := account(t, "fresh-a", "owner"), account(t, "fresh-a", "reader"), account(t, "fresh-a", "stranger")
-	sees(t, newClient(t, s.as(owner)), "fresh-a")
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: newly}, spec: {policyName: newly, validationActions: [Deny]}}`)
+	owner, reader, stranger := account(t, "newly-a", "owner"), account(t, "newly-a", "reader"), account(t, "newly-a", "stranger")
+	sees(t, newClient(t, s.as(owner)), "newly-a")
 	get := func(token, name string, header ...string) (int, string, http.Header) {
 		r := s.request(t, http.MethodGet, namespacesPath+"/"+name, token)
 		for i := 0; i < len(header); i += 2 {
@@ -44,7 +44,7 @@ func TestNewNamespace(t *testing.T) {
 	}
 	testwait.For(t, "the policy to be in force, and a new name not to be found", patience, func() (bool, string) {
 		refused, _, _ := get(owner, "foreign-x")
-		code, body, _ := get(owner, "fresh-new")
+		code, body, _ := get(owner, "newly-new")
 		return refused == http.StatusForbidden && code == http.StatusNotFound, body
 	})
 	for _, tc := range []struct {
@@ -52,17 +52,17 @@ func TestNewNamespace(t *testing.T) {
 		header              []string
 		code                int
 	}{
-		{"a new name", owner, "fresh-new", nil, http.StatusNotFound},
-		{"a new name, with the headers of a body", owner, "fresh-new", []string{"Content-Type", "application/yaml", "Content-Encoding", "gzip", "Accept-Encoding", "gzip"}, http.StatusNotFound},
-		{"another tenant's namespace", owner, "fresh-victim", nil, http.StatusForbidden},
+		{"a new name", owner, "newly-new", nil, http.StatusNotFound},
+		{"a new name, with the headers of a body", owner, "newly-new", []string{"Content-Type", "application/yaml", "Content-Encoding", "gzip", "Accept-Encoding", "gzip"}, http.StatusNotFound},
+		{"another tenant's namespace", owner, "newly-victim", nil, http.StatusForbidden},
 		{"the platform's namespace", owner, "kube-system", nil, http.StatusForbidden},
 		{"a name that the rules refuse", owner, "foreign-new", nil, http.StatusForbidden},
 		{"a name that the rules refuse, which exists", owner, "foreign-old", nil, http.StatusForbidden},
 		{"no name of a namespace", owner, "Fresh_New", nil, http.StatusForbidden},
-		{"an owner who may not create", reader, "fresh-new", nil, http.StatusForbidden},
-		{"who may create, and owns no tenant", stranger, "fresh-new", nil, http.StatusForbidden},
-		{"who impersonates an owner", stranger, "fresh-new", []string{"Impersonate-User", "fresh-ann"}, http.StatusNotFound},
-		{"who impersonates an owner, and the namespace exists", stranger, "fresh-victim", []string{"Impersonate-User", "fresh-ann"}, http.StatusForbidden},
+		{"an owner who may not create", reader, "newly-new", nil, http.StatusForbidden},
+		{"who may create, and owns no tenant", stranger, "newly-new", nil, http.StatusForbidden},
+		{"who impersonates an owner", stranger, "newly-new", []string{"Impersonate-User", "newly-ann"}, http.StatusNotFound},
+		{"who impersonates an owner, and the namespace exists", stranger, "newly-victim", []string{"Impersonate-User", "newly-ann"}, http.StatusForbidden},
 	} {
 		code, body, header := get(tc.token, tc.name, tc.header...)
 		if code != tc.code || !strings.Contains(body, `"kind":"Status"`) || header.Get(auditHeader) == "" {
@@ -88,14 +88,14 @@ func TestNewNamespace(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "namespace.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: fresh-applied}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: newly-applied}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := s.kubectl(t.Context(), t, owner, "apply", "-f", file).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "namespace/fresh-applied created") {
+	if err != nil || !strings.Contains(string(out), "namespace/newly-applied created") {
 		t.Errorf("kubectl apply: %v %s", err, out)
 	}
-	if code, body, _ := get(owner, "fresh-new"); code != http.StatusNotFound {
+	if code, body, _ := get(owner, "newly-new"); code != http.StatusNotFound {
 		t.Errorf("the dry run has made the namespace: %d %s", code, body)
 	}
 }
