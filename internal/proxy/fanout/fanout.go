@@ -104,7 +104,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, q Request, accept 
 		for _, namespace := range namespaces {
 			at[namespace] = joined.Metadata.ResourceVersion
 		}
-		s.positions.set(q.key(query, joined.Metadata.ResourceVersion), at)
+		s.positions.set(q.FlowKey, q.key(query, joined.Metadata.ResourceVersion), at)
 	}
 	head, err := joined.head()
 	if err != nil {

@@ -103,7 +103,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Request, accept
 	}
 	err = watching.run(ctx, namespaces, changed)
 	for _, point := range watching.trail {
-		s.positions.set(q.key(query, point.version), point.at)
+		s.positions.set(q.FlowKey, q.key(query, point.version), point.at)
 	}
 	return err
 }
