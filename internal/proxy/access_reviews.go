@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 const (
 	// maxAccessReview is the maximum size of a review that the proxy answers, in bytes. The API
-	// server answers larger ones: a decoded review takes up to a hundred times its size.
+	// server answers larger ones: a decoded review takes up to a hundred times its size in JSON.
 	maxAccessReview = 16 << 10
 	// decodedRules is the memory of a decoded and changed answer to a rules review, as a multiple
 	// of its size.
@@ -63,9 +64,8 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	if len(content) > maxAccessReview {
 		return false, nil
 	}
-	object, _, err := codecs.UniversalDeserializer().Decode(content, nil, nil)
-	review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
-	if err != nil || !ok {
+	review := decodeAccessReview(r.Header.Get("Content-Type"), content)
+	if review == nil {
 		return false, nil
 	}
 	// A user who may not send the review gets no answer.
@@ -88,6 +88,25 @@ func (p *Proxy) answerAccessReview(w http.ResponseWriter, r *http.Request, c *re
 	}
 	writeObject(w, r.Header.Get("Accept"), http.StatusCreated, authorizationv1.SchemeGroupVersion, review)
 	return true, nil
+}
+
+// decodeAccessReview returns a review in JSON or in protobuf, and nil for all other content. It does
+// not decode YAML, in which aliases can repeat a text any number of times.
+func decodeAccessReview(contentType string, content []byte) *authorizationv1.SelfSubjectAccessReview {
+	name, _, err := mime.ParseMediaType(cmp.Or(contentType, runtime.ContentTypeJSON))
+	if err != nil || name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
+		return nil
+	}
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), name)
+	if !ok {
+		return nil
+	}
+	object, _, err := info.Serializer.Decode(content, nil, nil)
+	review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
+	if err != nil || !ok {
+		return nil
+	}
+	return review
 }
 
 // readCloser is the body of a request of which the proxy has read the beginning.

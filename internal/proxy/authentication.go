@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -188,7 +189,32 @@ func userOfCertificate(certificate *x509.Certificate) (user.Info, error) {
 	if slices.Contains(subject.Organization, user.SystemPrivilegedGroup) {
 		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
 	}
+	names := subject.Organization
+	if subject.CommonName != "" { // rejectAnonymous refuses it
+		names = append(slices.Clone(names), subject.CommonName)
+	}
+	// The API server gets the names in headers.
+	if slices.ContainsFunc(names, func(name string) bool { return !isFieldValue(name) }) {
+		return nil, forbidden("certificate", "the user or a group of the certificate is empty, or has a control character or a space at its begin or end")
+	}
 	return rejectAnonymous(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
+}
+
+// expiryOfChains returns the time until which one of the chains of a certificate is valid.
+func expiryOfChains(chains [][]*x509.Certificate) time.Time {
+	var last time.Time
+	for _, chain := range chains {
+		first := chain[0].NotAfter
+		for _, c := range chain {
+			if c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if first.After(last) {
+			last = first
+		}
+	}
+	return last
 }
 
 // post sends a review with the caller's token and decodes the answer.
@@ -232,6 +258,8 @@ type credential struct {
 	bearer bool
 	// certificateUser is the user of a verified client certificate; nil if there is a token.
 	certificateUser user.Info
+	// expires is the expiry of the client certificate.
+	expires time.Time
 }
 
 const (
@@ -268,7 +296,11 @@ func readCredential(r *http.Request, certificates bool) (credential, error) {
 		if err != nil {
 			return credential{}, err
 		}
-		found = append(found, credential{certificateUser: who})
+		expires := expiryOfChains(r.TLS.VerifiedChains)
+		if time.Now().After(expires) { // a connection can last longer than its certificate
+			return credential{}, unauthorized("certificate")
+		}
+		found = append(found, credential{certificateUser: who, expires: expires})
 	}
 	switch len(found) {
 	case 0:
@@ -334,7 +366,7 @@ func isUpgrade(r *http.Request) bool {
 	}
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(option), "upgrade") {
+			if strings.EqualFold(textproto.TrimString(option), "upgrade") {
 				return true
 			}
 		}
@@ -347,7 +379,7 @@ func isUpgrade(r *http.Request) bool {
 func checkHops(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
-			switch strings.ToLower(strings.TrimSpace(option)) {
+			switch strings.ToLower(textproto.TrimString(option)) {
 			case "", "close", "keep-alive", "upgrade":
 			default:
 				return badRequest("hops", "the header Connection must not name other headers")

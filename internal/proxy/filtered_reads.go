@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/internal/proxy/fanout"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +56,7 @@ func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *request
 	collection := c.info.Verb == "list" || c.info.Verb == "watch"
 	rule := p.rules[kind]
 	shared := rule == nil && p.cache.isShared(kind)
-	allNamespaces := rule == nil && collection && c.info.Namespace == "" && c.info.Name == ""
+	allNamespaces := rule == nil && collection && c.info.Namespace == ""
 	if rule == nil && !shared && !allNamespaces || !collection && c.info.Verb != "get" {
 		return false, nil
 	}
@@ -86,6 +87,8 @@ func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *request
 		return true, p.serveAsProxy(w, r, c, who, &selected)
 	case slices.Contains(rule.Select(who).Names, c.info.Name):
 		return true, p.serveAsProxy(w, r, c, who, nil)
+	case kind == corev1.Resource("namespaces"):
+		return p.serveNewNamespace(w, r, c, who)
 	}
 	// The API server refuses the names that the caller may not see.
 	return false, nil
@@ -156,7 +159,7 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 	}
 	visible := func() ([]string, <-chan struct{}) {
 		changed := p.cache.change.changed()
-		return p.cache.visible(who, attributes{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource}), changed
+		return p.cache.visible(who, attributes{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource, name: c.info.Name}), changed
 	}
 	namespaces, _ := visible()
 	if len(namespaces) == 0 {

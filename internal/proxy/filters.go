@@ -36,6 +36,11 @@ func (p *Proxy) filterChain() http.Handler {
 
 // ServeHTTP implements http.Handler. It always answers.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// Over HTTP/1.1 the server reads a rest of the body before it sends the answer, also to a
+		// request that a filter refused without reading the body.
+		defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.timeouts.body)) }()
+	}
 	p.handler.ServeHTTP(newRecorder(w, p.timeouts.write, p.metrics), r)
 }
 

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -71,8 +73,8 @@ func readImpersonation(h http.Header) (*impersonation, error) {
 			as = &impersonation{extra: map[string][]string{}}
 		}
 		for _, v := range values {
-			if v == "" || !utf8.ValidString(v) {
-				return nil, badRequest("impersonation", "the header %s is empty or is not text", name)
+			if !isFieldValue(v) || !utf8.ValidString(v) {
+				return nil, badRequest("impersonation", "the header %s is empty, is not text, or has a space at its begin or end", name)
 			}
 		}
 		if err := as.add(name, values); err != nil {
@@ -156,6 +158,13 @@ func (as *impersonation) identity() (user.Info, error) {
 		groups = append(groups, user.AllAuthenticated)
 	}
 	return &user.DefaultInfo{Name: as.user, UID: as.uid, Groups: groups}, nil
+}
+
+// isFieldValue reports whether the API server gets a value of a header as it is: it is not empty,
+// has no control characters, and no space at its begin or end. HTTP/2 and certificates keep such a
+// space, and HTTP/1.1 removes it: "system:masters " would become another group.
+func isFieldValue(v string) bool {
+	return v != "" && v == textproto.TrimString(v) && httpguts.ValidHeaderFieldValue(v)
 }
 
 // stripImpersonation removes the impersonation headers.

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -34,6 +36,56 @@ const (
 	// more: the proxy opens a watch of about 10 KB for each namespace.
 	namespacesPerWatch = 4
 )
+
+// ReceiveBuffer is the maximum number of bytes of a request's body, over HTTP/2, that an
+// http.Server which serves a [Proxy] may hold for a handler that has not read them.
+const ReceiveBuffer = 64 << 10
+
+const (
+	// maxFields is the maximum number of fields in the header of a request.
+	maxFields = 256
+	// fieldSize is the memory of a field in addition to its name and its value, and ordinaryHeader
+	// the memory of a header that the budget does not count: it holds a token and the fields of
+	// kubectl.
+	fieldSize, ordinaryHeader = 128, 8 << 10
+)
+
+// checkFields refuses a request with too many fields in its header. Each takes many times the
+// memory of its text.
+func checkFields(r *http.Request) error {
+	if fieldsOf(r.Header) > maxFields {
+		return &refusal{"fields", metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusRequestHeaderFieldsTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge,
+			Message: fmt.Sprintf("the header of the request has more than %d fields", maxFields),
+		}}
+	}
+	return nil
+}
+
+func fieldsOf(h http.Header) int {
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
+}
+
+// retained returns the bytes that a request takes for as long as it is open: its header, without an
+// ordinary one, and a body that nobody reads.
+func retained(r *http.Request) int64 {
+	size := len(r.RequestURI) + fieldSize*fieldsOf(r.Header)
+	for name, values := range r.Header {
+		size += len(name)
+		for _, v := range values {
+			size += len(v)
+		}
+	}
+	taken := int64(max(0, size-ordinaryHeader))
+	if r.ProtoMajor > 1 && r.ContentLength != 0 {
+		taken += ReceiveBuffer
+	}
+	return taken
+}
 
 // clientTimeouts holds the time limits for slow clients: bodyTimeout and writeTimeout, except in
 // tests.
@@ -89,6 +141,11 @@ func (p *Proxy) withUserLimits(next http.Handler) http.Handler {
 			c.memory = p.memory.Open(c.flowKey)
 		}
 		defer c.memory.Close()
+		if c.longRunning() {
+			if err := c.memory.Take(retained(r)); err != nil {
+				return err
+			}
+		}
 		next.ServeHTTP(w, r)
 		return nil
 	})

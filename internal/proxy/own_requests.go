@@ -36,7 +36,7 @@ func (p *Proxy) metadata(ctx context.Context, path string, memory *budget.Reserv
 	}
 	switch object.status {
 	case http.StatusOK:
-	case http.StatusNotFound:
+	case http.StatusNotFound, http.StatusBadRequest: // no object can have the name ".."
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("the API server refuses the proxy with %d", object.status)

@@ -45,10 +45,10 @@ func (p *Proxy) isUnauthorized(ctx context.Context, c *requestCall) bool {
 
 // credentialRevoked reports whether the credential of a request has expired, belongs to
 // another user, or no longer gives the right to impersonate. It returns false while the API
-// server does not answer: there are no events then. A client certificate stays valid.
+// server does not answer: there are no events then. A client certificate is valid until it expires.
 func (p *Proxy) credentialRevoked(ctx context.Context, c *requestCall) bool {
 	if c.credential.certificateUser != nil {
-		return false
+		return time.Now().After(c.credential.expires)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

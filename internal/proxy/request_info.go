@@ -67,6 +67,7 @@ type requestCheck struct {
 // requestChecks returns the checks of every request, in order.
 func requestChecks(certificates bool) []requestCheck {
 	return []requestCheck{
+		{"fields", func(r *http.Request, _ *requestCall) error { return checkFields(r) }},
 		{"hops", func(r *http.Request, _ *requestCall) error { return checkHops(r) }},
 		{"credential", func(r *http.Request, c *requestCall) (err error) {
 			c.credential, err = readCredential(r, certificates)

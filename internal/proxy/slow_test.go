@@ -338,6 +338,48 @@ func TestOpeningWatches(t *testing.T) {
 	}
 }
 
+// TestOpeningWatchesOfImpersonators checks that a caller that impersonates several users opens as
+// few watches at the same time as a caller that does not.
+func TestOpeningWatchesOfImpersonators(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(http.ResponseWriter, *http.Request) {}, Options{})
+	s.proxy.mayImpersonate = func(context.Context, string, user.Info, *impersonation) error { return nil }
+	release := make(chan struct{})
+	var under atomic.Int64
+	s.proxy.transports.ownLong = roundTripper(func(*http.Request) (*http.Response, error) {
+		under.Add(1)
+		<-release
+		return nil, errors.New("nobody is there")
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	const users = 4
+	var all sync.WaitGroup
+	for i := range users * maxOpeningEach {
+		all.Go(func() {
+			r := s.request(t, http.MethodGet, "/api/v1/namespaces?watch=true", "greedy")
+			r.Header.Set("Impersonate-User", fmt.Sprint("user-", i%users))
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response.Body.Close()
+		})
+	}
+	testwait.For(t, "the watches to come to the gate", patience, func() (bool, string) {
+		waiting := s.proxy.watchGate.before("greedy")
+		for i := range users {
+			waiting += s.proxy.watchGate.before(fmt.Sprint("user-", i))
+		}
+		return waiting == users*maxOpeningEach && under.Load() >= maxOpeningEach, fmt.Sprint(waiting, " before it, ", under.Load(), " under way")
+	})
+	if got := s.proxy.watchGate.before("greedy"); got != users*maxOpeningEach {
+		t.Errorf("%d of %d watches count for the caller", got, users*maxOpeningEach)
+	}
+	close(release)
+	all.Wait()
+}
+
 func (g *watchGate) before(who string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -165,3 +165,21 @@ func TestZeroSelection(t *testing.T) {
 		t.Errorf("the zero selection selects %v", got)
 	}
 }
+
+// TestMetadataOfImpossibleName checks that a name that the API server refuses is no object, so that
+// the caller gets the API server's own refusal.
+func TestMetadataOfImpossibleName(t *testing.T) {
+	t.Parallel()
+	code := http.StatusBadRequest
+	s := facing(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }, Options{})
+	for _, tc := range []struct {
+		code int
+		fail bool
+	}{{http.StatusBadRequest, false}, {http.StatusNotFound, false}, {http.StatusForbidden, true}, {http.StatusInternalServerError, true}} {
+		code = tc.code
+		object, err := s.proxy.metadata(t.Context(), "/api/v1/nodes/..", s.proxy.memory.Open("ann"))
+		if object != nil || (err != nil) != tc.fail {
+			t.Errorf("%d: got %v, %v", tc.code, object, err)
+		}
+	}
+}

@@ -42,11 +42,11 @@ func (p *Proxy) serveWatch(w http.ResponseWriter, r *http.Request, c *requestCal
 		p.copyResponse(w, response)
 		return nil
 	}
-	copyHeader(w.Header(), response.Header)
 	frames, expired := framingOf(response.Header.Get("Content-Type"))
 	if frames == nil {
 		return fmt.Errorf("the API server answers a watch with the type %q", response.Header.Get("Content-Type"))
 	}
+	copyHeader(w.Header(), response.Header)
 	p.metrics.watches.Inc()
 	defer p.metrics.watches.Dec()
 	w.WriteHeader(response.StatusCode)
@@ -79,7 +79,7 @@ func (p *Proxy) serveWatch(w http.ResponseWriter, r *http.Request, c *requestCal
 // openWatch sends a watch with the proxy's own credentials. If no single selector selects the
 // visible namespaces, the watch is of all namespaces, and its events pass the returned filter.
 func (p *Proxy) openWatch(ctx context.Context, reader namespaceReader, query url.Values, visible *visibleNamespaces, continues bool) (*http.Response, *namespaceFilter, error) {
-	leave, err := p.watchGate.enter(ctx, p.cache.flowKeyOf(reader.who))
+	leave, err := p.watchGate.enter(ctx, reader.call.flowKey)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -360,3 +360,18 @@ type sink struct {
 func (s *sink) Write(b []byte) (int, error)       { return s.Builder.Write(b) }
 func (s *sink) WriteString(b string) (int, error) { return s.Builder.WriteString(b) }
 func (s *sink) Flush()                            {}
+
+// TestWatchOfUnknownType checks that the client gets the whole error if the API server answers a
+// watch in a form in which the proxy cannot find the ends of events.
+func TestWatchOfUnknownType(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", "2")
+		_, _ = io.WriteString(w, "no")
+	}, Options{})
+	code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/api/v1/namespaces?watch=true", "ann"))
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, `"kind":"Status"`) || !strings.Contains(body, "text/plain") {
+		t.Errorf("got %d %s", code, body)
+	}
+}

@@ -73,6 +73,7 @@ func TestClients(t *testing.T) {
 	t.Run("node port", func(t *testing.T) { testNodePort(run{t: t, Cluster: r.Cluster}) })
 	t.Run("log in", func(t *testing.T) { testLogin(run{t: t, Cluster: r.Cluster}, provider) })
 	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
+	t.Run("apply", func(t *testing.T) { testApply(one.in(t)) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
 }
 
@@ -166,6 +167,28 @@ func testPerson(r run) {
 		}
 	}
 	alice.refused("is forbidden", "kubectl", "get", "pods", "-n", "two")
+}
+
+// testApply applies a namespace of the tenant from a file, which gets the namespace first.
+func testApply(p proxied) {
+	manifest := func(name string) string {
+		return "{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}"
+	}
+	if out, err := p.as(manifest("one-applied"), "apply", "-f", "-"); err != nil || !strings.Contains(out, "namespace/one-applied created") {
+		p.t.Errorf("apply a namespace: %v %s", err, out)
+	}
+	testwait.For(p.t, "the owner to apply the namespace again", patience, func() (bool, string) {
+		out, err := p.as(manifest("one-applied"), "apply", "-f", "-")
+		return err == nil && strings.Contains(out, "namespace/one-applied unchanged"), out
+	})
+	// two-new does not exist: the answer does not tell.
+	for _, name := range []string{"two", "two-new", "flux-system", "kube-new"} {
+		if out, err := p.as(manifest(name), "apply", "-f", "-"); err == nil || !strings.Contains(out, `cannot get resource "namespaces"`) {
+			p.t.Errorf("apply the namespace %s: %v %s", name, err, out)
+		}
+	}
+	p.refused(`namespaces "one-missing" not found`, "kubectl", "get", "namespace", "one-missing")
+	p.runs("kubectl", "delete", "namespace", "one-applied")
 }
 
 // client returns a command for a program of bin/ with the owner's kubeconfig and its own home

@@ -24,7 +24,7 @@ func TestBoundsOfPositions(t *testing.T) {
 	var p positions
 	at := versions(namespaces)
 	for i := range 2 * maxVersions / namespaces {
-		p.set(pointKey{byte(i), byte(i >> 8)}, at)
+		p.set(fmt.Sprint(i%8), pointKey{byte(i), byte(i >> 8)}, at)
 	}
 	if got := len(p.points); got != maxVersions/namespaces || p.held != maxVersions {
 		t.Errorf("%d points with %d namespaces are kept", got, p.held)
@@ -36,6 +36,31 @@ func TestBoundsOfPositions(t *testing.T) {
 		}
 		if got := len(w.trail); got != want {
 			t.Errorf("a watch of %d namespaces keeps %d points, want %d", namespaces, got, want)
+		}
+	}
+}
+
+// TestShareOfPositions checks that one user cannot evict the points of another user.
+func TestShareOfPositions(t *testing.T) {
+	t.Parallel()
+	for _, namespaces := range []int{1, 1000, 2 * maxVersions} {
+		var p positions
+		first := pointKey{1}
+		p.set("modest", first, versions(3))
+		at := versions(namespaces)
+		for i := range maxPositions + 1 {
+			p.set("greedy", pointKey{2, byte(i), byte(i >> 8)}, at)
+		}
+		if p.get(first) == nil {
+			t.Errorf("points of %d namespaces evict those of another user", namespaces)
+		}
+		greedy := p.by["greedy"]
+		want := min(maxPositions/positionShare, maxVersions/positionShare/namespaces)
+		if greedy.points != want || greedy.held != want*namespaces {
+			t.Errorf("one user has %d points with %d namespaces", greedy.points, greedy.held)
+		}
+		if len(p.points) != greedy.points+1 || p.held != greedy.held+3 || len(p.by) > 2 {
+			t.Errorf("%d points with %d namespaces are counted for %d users", len(p.points), p.held, len(p.by))
 		}
 	}
 }

@@ -93,7 +93,7 @@ const parallel = 8
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q Request, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
-	l := &lister{server: s, request: r, q: q, accept: accept, memory: s.Memory.Open(q.FlowKey)}
+	l := &lister{server: s, request: r, q: q, header: passedOn(r.Header, accept), memory: s.Memory.Open(q.FlowKey)}
 	defer l.memory.Close()
 	joined, err := l.collect(query, namespaces)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, q Request, accept 
 		for _, namespace := range namespaces {
 			at[namespace] = joined.Metadata.ResourceVersion
 		}
-		s.positions.set(q.key(query, joined.Metadata.ResourceVersion), at)
+		s.positions.set(q.FlowKey, q.key(query, joined.Metadata.ResourceVersion), at)
 	}
 	head, err := joined.head()
 	if err != nil {
@@ -124,7 +124,7 @@ type lister struct {
 	server  *Server
 	request *http.Request
 	q       Request
-	accept  string
+	header  http.Header // of the requests to the API server
 	// memory limits the bytes of the list.
 	memory *budget.Reservation
 }
@@ -227,7 +227,10 @@ func (l *lister) page(query url.Values, namespaces []string, limit int, from pag
 			return joined, nil
 		}
 	}
-	if joined == nil {
+	switch {
+	case joined == nil && from.Version != "":
+		return nil, expired("the namespaces of the rest of the list are gone: list again from the beginning")
+	case joined == nil:
 		return nil, nowhere(l.q)
 	}
 	return joined, nil
@@ -236,7 +239,7 @@ func (l *lister) page(query url.Values, namespaces []string, limit int, from pag
 // listNamespace reads one namespace. It returns nil if the API server answers with 403: the
 // caller may have lost the right a moment ago.
 func (l *lister) listNamespace(ctx context.Context, query url.Values, namespace string) (*collection, error) {
-	response, err := l.server.send(l.request.WithContext(ctx), l.q, namespace, l.accept, query)
+	response, err := l.server.send(ctx, l.q, namespace, l.header, query)
 	if err != nil {
 		return nil, err
 	}

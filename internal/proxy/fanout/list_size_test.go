@@ -153,3 +153,16 @@ func TestTextOfList(t *testing.T) {
 		}
 	}
 }
+
+// TestRestIsGone checks that a client lists again if the namespaces of the rest of a list are gone.
+func TestRestIsGone(t *testing.T) {
+	t.Parallel()
+	s := bounded(ofSize(func(*http.Request) {}))
+	w := httptest.NewRecorder()
+	next := pageToken{"n-9", "", "7"}.encode()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?limit=5&continue="+next, nil)
+	s.Answer(w, r, Request{Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) { return []string{"n-1"}, nil }})
+	if w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "Expired") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}

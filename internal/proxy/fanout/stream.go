@@ -120,7 +120,7 @@ func (r decodedReader) Read(p []byte) (int, error) {
 func (w *watcher) open(ctx context.Context, namespace string, query url.Values) (*http.Response, error) {
 	const attempts, pause = 20, 100 * time.Millisecond
 	for attempt := 1; ; attempt++ {
-		response, err := w.server.send(w.request, w.q, namespace, w.accept, query)
+		response, err := w.server.send(w.request.Context(), w.q, namespace, w.header, query)
 		if err != nil || response.StatusCode == http.StatusOK {
 			return response, err
 		}

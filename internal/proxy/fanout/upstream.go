@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,18 +18,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// send sends the request for one namespace to the API server.
-func (s *Server) send(r *http.Request, q Request, namespace, accept string, query url.Values) (*http.Response, error) {
+// send sends the request for one namespace to the API server. It does not change the header.
+func (s *Server) send(ctx context.Context, q Request, namespace string, header http.Header, query url.Values) (*http.Response, error) {
 	address := *s.Base
 	address.Path = strings.TrimSuffix(address.Path, "/") + q.Prefix + "/namespaces/" + namespace + "/" + q.Resource
 	address.RawPath = ""
 	address.RawQuery = query.Encode()
-	one, err := http.NewRequestWithContext(r.Context(), http.MethodGet, address.String(), nil)
+	one, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	one.Header = passedOn(r.Header)
-	one.Header.Set("Accept", accept)
+	one.Header = header
 	response, err := s.Transport.RoundTrip(one)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the API server: %w", err)
@@ -47,13 +47,14 @@ func PerConnection(name string) bool {
 	return false
 }
 
-// passedOn returns the caller's header without the hop-by-hop fields, Accept-Encoding,
+// passedOn returns the header of requests to the API server: the caller's, with other media types, without the hop-by-hop fields, Accept-Encoding,
 // Content-Length, and the X-Remote-* fields that only a front proxy may set.
-func passedOn(header http.Header) http.Header {
+func passedOn(header http.Header, accept string) http.Header {
 	out := header.Clone()
 	maps.DeleteFunc(out, func(name string, _ []string) bool {
 		return PerConnection(name) || name == "Accept-Encoding" || name == "Content-Length" || strings.HasPrefix(name, "X-Remote-")
 	})
+	out.Set("Accept", accept)
 	return out
 }
 

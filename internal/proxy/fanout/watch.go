@@ -22,7 +22,7 @@ type watcher struct {
 	server  *Server
 	request *http.Request
 	q       Request
-	accept  string
+	header  http.Header // of the requests to the API server, which share it
 	query   url.Values
 	events  chan event
 	streams sync.WaitGroup
@@ -90,7 +90,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Request, accept
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	watching := &watcher{
-		server: s, request: r.WithContext(ctx), q: q, accept: accept, query: query, out: w,
+		server: s, request: r.WithContext(ctx), q: q, header: passedOn(r.Header, accept), query: query, out: w,
 		events: make(chan event), at: map[string]string{}, sent: query.Get("resourceVersion"), initial: map[string]bool{},
 		memory: s.Memory.OpenExact(q.FlowKey),
 	}
@@ -103,7 +103,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Request, accept
 	}
 	err = watching.run(ctx, namespaces, changed)
 	for _, point := range watching.trail {
-		s.positions.set(q.key(query, point.version), point.at)
+		s.positions.set(q.FlowKey, q.key(query, point.version), point.at)
 	}
 	return err
 }

@@ -224,3 +224,67 @@ func TestResets(t *testing.T) {
 		t.Errorf("%d requests ran at a time", got)
 	}
 }
+
+// TestUnreadBytes checks how many bytes the server holds for a client without a credential over
+// HTTP/2: those of a body that nobody reads, and those of a frame that does not end.
+func TestUnreadBytes(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	dial := limited(t, func(http.ResponseWriter, *http.Request) { <-release }, func(*http.Server) {})
+	t.Cleanup(func() { close(release) })
+
+	framer := preface(t, dial(t, "h2"))
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WritePing(false, [8]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	stream, connection := uint32(65_535), uint32(65_535) // the protocol's defaults
+	for answered := false; !answered; {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if size, ok := f.Value(http2.SettingInitialWindowSize); ok {
+				stream = size
+			}
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				connection += f.Increment
+			}
+		case *http2.PingFrame:
+			answered = f.IsAck()
+		}
+	}
+	if stream > proxy.ReceiveBuffer || connection > proxy.ReceiveBuffer {
+		t.Errorf("a client may send %d bytes of a body and %d of all bodies that nobody reads", stream, connection)
+	}
+
+	conn := dial(t, "h2")
+	preface(t, conn)
+	if _, err := conn.Write([]byte{0x0f, 0xff, 0xff, 0, 0, 0, 0, 0, 1}); err != nil { // the head of a DATA frame of 1 MiB
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	framer = http2.NewFramer(io.Discard, conn)
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			if strings.Contains(err.Error(), "timeout") {
+				t.Error("the server waits for a frame of 1 MiB")
+			}
+			return
+		}
+		if gone, ok := frame.(*http2.GoAwayFrame); ok {
+			if gone.ErrCode != http2.ErrCodeFrameSize {
+				t.Errorf("got %s", gone.ErrCode)
+			}
+			return
+		}
+	}
+}

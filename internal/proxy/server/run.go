@@ -22,6 +22,7 @@ import (
 
 const (
 	maxHeader     = 64 << 10
+	maxFrame      = 16 << 10 // of HTTP/2
 	headerTimeout = 15 * time.Second
 	idleTimeout   = 2 * time.Minute
 	readyTimeout  = 2 * time.Second
@@ -115,6 +116,11 @@ func (all *servers) add(address string, h http.Handler, config *tls.Config, log 
 	}
 	*all = append(*all, server{listener: listener, Server: &http.Server{
 		Handler: h, TLSConfig: config, MaxHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{
+			// Go's defaults of 1 MiB each let a client without a credential fill the memory.
+			MaxReadFrameSize:              maxFrame,
+			MaxReceiveBufferPerConnection: proxy.ReceiveBuffer, MaxReceiveBufferPerStream: proxy.ReceiveBuffer,
+		},
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: proxy.AnswerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}})
