@@ -53,22 +53,27 @@ func quotas() Rule {
 }
 
 // events returns the rule that the Events of a tenant are about objects of its namespace. The API server compares the
-// namespaces in the core group only. Whoever reads the Events of all namespaces, such as an exporter or kubectl describe
-// node, would take an Event of the tenant for a report about a node or about an object of others.
+// namespaces only in an Event without a time of the newer form (eventTime). Whoever reads the Events of all namespaces, such
+// as an exporter or kubectl describe node, would take an Event of the tenant for a report about a node or an object of
+// others.
 //
 // Kubernetes itself writes Events of many objects, so the rule denies none of them where a namespace has no parameters.
 func events() Rule {
-	const holds = "[?object.?involvedObject, ?object.?regarding, ?object.?related].all(r, r.?namespace.orValue('') == '' ? r.?kind.orValue('') == '' : r.namespace == request.namespace && !(r.?kind.orValue('') in ['Node', 'PersistentVolume']))"
+	about := func(object string) string {
+		return fmt.Sprintf("[?%[1]s.?involvedObject, ?%[1]s.?regarding, ?%[1]s.?related]", object)
+	}
+	const own = "r.?namespace.orValue('') == '' ? r.?kind.orValue('') == '' : r.namespace == request.namespace && !(r.?kind.orValue('') in ['Node', 'PersistentVolume'])"
 	return Rule{
-		Name:          Prefix + "events",
-		Title:         "Events of tenants are about objects of the tenant's namespace",
-		resources:     []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "events"), on(writes, "events.k8s.io", "events")},
+		Name:  Prefix + "events",
+		Title: "Events of tenants are about objects of the tenant's namespace",
+		// The newer group keeps these fields of an existing Event.
+		resources:     []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "events"), on(creates, "events.k8s.io", "events")},
 		scope:         tenantObjects,
 		early:         true,
 		ownParameters: true,
 		conditions:    append([]string{notANode}, notOperator...),
 		validations: []validation{{
-			holds,
+			about("object") + ".all(r, (" + own + ") || oldObject != null && r in " + about("oldObject") + ")",
 			"'Event ' + variables.name + ' must be about objects of namespace ' + request.namespace + ', since others read Events of all namespaces: name no node, no volume and no object of another namespace in involvedObject, regarding and related'",
 		}},
 	}

@@ -141,7 +141,7 @@ func TestQuotas(t *testing.T) {
 // TestEvents checks that a tenant reports nothing about objects of others, which a reader of all Events would believe.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	_, _, restConfig := cluster(t)
+	admin, _, restConfig := cluster(t)
 	tenant := hostile(t, restConfig)
 	event := func(about string) string {
 		return "{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: x, namespace: hostile-own}, " + about + ", reason: Failed, note: failed, action: Reconcile, type: Warning, reportingController: kustomize-controller, reportingInstance: a, eventTime: '2026-01-01T00:00:00.000000Z'}"
@@ -162,6 +162,23 @@ func TestEvents(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			check(t, tenant.Create(t.Context(), parse(t, tc.manifest), client.DryRunAll), tc.want)
+		})
+	}
+	for _, tc := range []struct{ reason, manifest, change, want string }{
+		{"a change of its own", event("regarding: {apiVersion: v1, kind: Pod, name: x, namespace: hostile-own}"), `{"related":{"kind":"Pod","name":"x","namespace":"apps"}}`, "Event own must be about objects of namespace hostile-own"},
+		{"one that is older than the rule", event("regarding: {apiVersion: v1, kind: Pod, name: x, namespace: apps}"), `{"count":2}`, ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			name := "old"
+			if tc.want != "" {
+				name = "own"
+			}
+			if err := admin.Create(t.Context(), parse(t, strings.Replace(tc.manifest, "name: x", "name: "+name, 1))); err != nil {
+				t.Fatal(err)
+			}
+			u := parse(t, "{apiVersion: v1, kind: Event, metadata: {name: "+name+", namespace: hostile-own}}")
+			check(t, tenant.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(tc.change)), client.DryRunAll), tc.want)
 		})
 	}
 }
