@@ -172,6 +172,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(),
+		allocations(),
 		adoption(),
 		bindings(),
 		bounds(),
@@ -184,6 +185,7 @@ func Rules() []Rule {
 		credentialSecrets(),
 		decryptionSecrets(),
 		endpoints(),
+		events(),
 		externalArtifacts(),
 		flagger(),
 		hosts(),
@@ -204,6 +206,7 @@ func Rules() []Rule {
 		podAnnotations(),
 		pods(),
 		protected(),
+		quotas(),
 		references(),
 		replicators(),
 		resourceSets(),

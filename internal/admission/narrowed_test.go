@@ -212,7 +212,6 @@ var old = map[string]narrowedCase{
 		passes: map[string]string{
 			"its size":                `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`,
 			"a class of the new list": `{"spec":{"volumeAttributesClassName":"new"}}`,
-			"status of its size":      `{"status":{"capacity":{"storage":"2Gi"}}}`,
 		},
 		refused: map[string]string{`{"spec":{"volumeAttributesClassName":"older"}}`: "must not have attributes class older"},
 	},

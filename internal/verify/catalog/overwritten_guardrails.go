@@ -17,10 +17,10 @@ func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
 		Kinds:      append([]string{"CronJob", "Namespace"}, everyGuardrail...),
-		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, or deletes them with all objects of their kind or with the namespace; or has a controller make objects that count as the platform's",
+		Title:      "overwrites the platform's objects in its namespace by server-side apply with force, deletes them with all objects of their kind or with the namespace, or keeps them out with a ResourceQuota; or has a controller make objects that count as the platform's",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
-		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges, network policies and namespaces, or refuse these requests for the platform's objects with a ValidatingAdmissionPolicy, as the rule tenure-managed does", Rights: true},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges, network policies and namespaces, or refuse these requests for the platform's objects with a ValidatingAdmissionPolicy, as the rule tenure-managed does, and ResourceQuotas of the tenant that count what the platform applies, as tenure-quotas does", Rights: true},
 		Slow:       true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			objects, err := e.guardrails(ctx)
@@ -69,7 +69,7 @@ func overwrites(ctx context.Context, e *Scenario, objects, namespaces []unstruct
 		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
 	}
 	if slices.ContainsFunc(objects, func(u unstructured.Unstructured) bool { return u.GetKind() == "NetworkPolicy" }) {
-		all = append(all, passedOver())
+		all = append(all, passedOver(), keptOut())
 	}
 	if profile != nil && len(profile.Spec.PlatformNamespaces) > 0 {
 		all = append(all, forgedTemplate(profile.Spec.PlatformNamespaces[0]))
@@ -99,6 +99,20 @@ func passedOver() request {
 		what:  "keep out a network policy that the platform applies later, by an object of the same name over which Flux passes",
 		aimed: creating(policy(map[string]string{"kustomize.toolkit.fluxcd.io/ssa": "Ignore"})),
 		own:   creating(policy(nil)),
+	}
+}
+
+// keptOut returns the request for a ResourceQuota of no NetworkPolicies, which counts those of the platform too.
+func keptOut() request {
+	quota := func(counted string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("v1", "ResourceQuota", e.Namespace, name("a5"), map[string]any{"spec": map[string]any{"hard": map[string]any{counted: "0"}}})
+		}
+	}
+	return request{
+		what:  "keep out the network policies that the platform applies later, by a ResourceQuota of its own",
+		aimed: creating(quota("count/networkpolicies.networking.k8s.io")),
+		own:   creating(quota("requests.example.com/tenure-attack")),
 	}
 }
 

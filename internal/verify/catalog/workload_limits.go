@@ -417,6 +417,10 @@ func addForeignVolume(register func(...Attack)) {
 	}
 	own := creating(claim(nil))
 	named := claim(map[string]any{"volumeName": "other-tenants-volume"})
+	// capacity has no topology, so that no node is in it.
+	capacity := func(e *Scenario) *unstructured.Unstructured {
+		return object("storage.k8s.io/v1", "CSIStorageCapacity", e.Namespace, name("w6"), map[string]any{"storageClassName": name("w6"), "capacity": "1Ti"})
+	}
 	// stateful sends a request for a StatefulSet with a claim, and then for the claim as the StatefulSet's
 	// controller.
 	stateful := func(claim func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
@@ -450,10 +454,10 @@ func addForeignVolume(register func(...Attack)) {
 	}
 	alsoByGit(register, "PersistentVolumeClaim", named, Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
-		Kinds:    slices.Concat(everyPod, []string{"PersistentVolumeClaim"}),
-		Title:    "claims a volume that was made for another tenant, or mounts it by its address",
-		Controls: []string{"policy on PersistentVolumeClaims", "policy on the volumes of Pods, and for those without a CSI driver Pod Security admission at restricted"},
-		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims, and label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted, which forbids volumes with an address, and refuse CSI volumes of Pods with a server or a share in volumeAttributes"},
+		Kinds:    slices.Concat(everyPod, []string{"CSIStorageCapacity", "PersistentVolumeClaim", "PersistentVolumeClaim/status"}),
+		Title:    "claims a volume that was made for another tenant, or mounts it by its address; or changes the size of a volume or the capacity of storage by which Kubernetes counts",
+		Controls: []string{"policy on PersistentVolumeClaims", "policy on the volumes of Pods, and for those without a CSI driver Pod Security admission at restricted", "RBAC, or a policy, on the status of PersistentVolumeClaims and on CSIStorageCapacities"},
+		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector, an empty storageClassName and the annotation volume.beta.kubernetes.io/storage-class, with a ValidatingAdmissionPolicy on PersistentVolumeClaims, and label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted, which forbids volumes with an address, and refuse CSI volumes of Pods with a server or a share in volumeAttributes; give the tenant's role no write verb on persistentvolumeclaims/status and csistoragecapacities"},
 		Run: runsPods(pods, append(mounts,
 			request{what: "claim a volume by its name", aimed: creating(named), own: own},
 			request{what: "claim a volume by its name, by a StatefulSet whose controller makes the claim", aimed: stateful(named), own: stateful(claim(nil))},
@@ -464,6 +468,10 @@ func addForeignVolume(register func(...Attack)) {
 				u.SetAnnotations(map[string]string{corev1.BetaStorageClassAnnotation: ""})
 				return u
 			})},
+			request{what: "use more storage than its quota counts, by the size of a volume in the status of a claim", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.forgeStatus(ctx, claim(nil)(e), `{"status":{"capacity":{"storage":"1Ki"}}}`)
+			}},
+			request{what: "mislead the scheduler, which places the Pods of all tenants, about the capacity of storage", aimed: creating(capacity)},
 		)...),
 	})
 }
