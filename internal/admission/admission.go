@@ -240,8 +240,10 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			}
 		case unparameterized:
 			policies = append(policies, r.policy(r.Name, nil, where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
-			for i := range tenantLabels {
-				bindings = append(bindings, r.binding(r.Name, r.Name+"-"+bindingNames[i], nil, ofTenants(i)))
+			// The API server reads these selectors for each request in a namespace of no tenant. So they do not
+			// exclude the other labels: a namespace with two of them meets the rule twice, for some seconds.
+			for i, label := range tenantLabels {
+				bindings = append(bindings, r.binding(r.Name, r.Name+"-"+bindingNames[i], nil, where(metav1.LabelSelectorOpExists, label)))
 			}
 		case tenantNamespaces, fluxObjects:
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
