@@ -15,7 +15,8 @@ const retryHint = ", or try again in some seconds, when the manager has written 
 // newNamespaces returns the rule about every kind in a tenant's namespace without parameters: in the first
 // seconds of the namespace, and from its deletion on. There the policies [Objects] and [Shared] read the
 // profile, and so cover a list of kinds only. The rule refuses what [contents] refuses, since it blocks the
-// deletion of the namespace for ever, and new objects with the labels of the platform's objects.
+// deletion of the namespace for ever, and new objects with the labels of the platform's objects, of kinds
+// that [managed] does not list.
 //
 // The rule reads no parameters: until the API server has found the kind of a policy's parameters, it
 // refuses every request that the policy matches, and this policy matches all requests of all namespaces
@@ -67,7 +68,8 @@ const managersNamespace = "'" + ManagerUser + "'.split(':')[2]"
 
 // forgesPlatform is CEL that is true if an object or one of its templates gets the labels of the platform's
 // objects. Without parameters, the manager's namespace is the only one that is known as the platform's. An
-// account of this namespace may be the account of a sync, of which Flux sets the labels.
+// account of this namespace may be the account of a sync, of which Flux sets the labels. The rule [managed],
+// which knows more, decides about the kinds that it lists.
 var forgesPlatform = func() string {
 	platforms := func(labels string) string {
 		return fmt.Sprintf("(['%[2]s'].exists(g, (g + '/namespace') in %[1]s && %[1]s[g + '/namespace'] == %[3]s) || %[1]s[?'%[4]s'].orValue('') == '%[5]s')",
@@ -77,6 +79,12 @@ var forgesPlatform = func() string {
 		return fmt.Sprintf("[%s.?metadata.?labels.orValue({})].exists(l, %s)", object, platforms("l"))
 	}
 	bySync := "request.userInfo.username.startsWith('system:serviceaccount:' + " + managersNamespace + " + ':') && !('" + tenancy.LabelManaged + "' in object.metadata.labels)"
-	return "(request.operation in ['CREATE', 'UPDATE'] && object != null && (" + made("object") + " && !(oldObject != null && " + made("oldObject") + ") && !(" + bySync + ")" +
+	var listed []string
+	for _, on := range managed().resources {
+		for _, resource := range on.Resources {
+			listed = append(listed, on.APIGroups[0]+"/"+resource)
+		}
+	}
+	return "(request.operation in ['CREATE', 'UPDATE'] && object != null && !(" + isOneOf("(request.resource.group + '/' + request.resource.resource)", listed) + ") && (" + made("object") + " && !(oldObject != null && " + made("oldObject") + ") && !(" + bySync + ")" +
 		" || " + forgesTemplate(platforms) + "))"
 }()
