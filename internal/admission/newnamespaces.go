@@ -21,7 +21,7 @@ const retryHint = ", or try again in some seconds, when the manager has written 
 // The rule reads no parameters: until the API server has found the kind of a policy's parameters, it
 // refuses every request that the policy matches, and this policy matches all requests of all namespaces
 // without parameters. So the rule does not know bounds.finalizers, break-glass groups, platformAccounts and
-// delegated syncs. A refused request succeeds some seconds later.
+// delegated syncs. What the parameters allow succeeds some seconds later.
 func newNamespaces() Rule {
 	return Rule{
 		Name:  Prefix + "new-namespaces",
