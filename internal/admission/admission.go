@@ -131,6 +131,9 @@ const (
 	// platformNamespaces rules apply in namespaces of the platform with the label [v1alpha1.LabelImages].
 	// They read the profile, and deny nothing without one: the platform must be able to repair itself.
 	platformNamespaces
+	// unparameterized rules apply in tenants' namespaces without parameters, and read neither the profile
+	// nor parameters. So they can be about every kind: see docs/design/rules.md.
+	unparameterized
 )
 
 // onePolicy reports whether each rule of the scope has a single policy, which does not read
@@ -196,6 +199,7 @@ func Rules() []Rule {
 		managerParameters(),
 		managerRequests(),
 		namespaceNames(),
+		newNamespaces(),
 		namespaces(),
 		nodes(),
 		notifications(),
@@ -236,6 +240,13 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 				frequent := r.inTenants()
 				policies = append(policies, frequent.policy(frequent.Name, nil, nil))
 				bindings = append(bindings, frequent.named())
+			}
+		case unparameterized:
+			policies = append(policies, r.policy(r.Name, nil, where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
+			// The API server reads these selectors for each request in a namespace of no tenant. So they do not
+			// exclude the other labels: a namespace with two of them meets the rule twice, for some seconds.
+			for i, label := range tenantLabels {
+				bindings = append(bindings, r.binding(r.Name, r.Name+"-"+bindingNames[i], nil, where(metav1.LabelSelectorOpExists, label)))
 			}
 		case tenantNamespaces, fluxObjects:
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
@@ -390,6 +401,9 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 		},
 	}
 	conditions := r.conditions
+	if r.scope == unparameterized {
+		conditions = r.checked()
+	}
 	if r.scope == fluxObjects {
 		conditions = append(slices.Clone(conditions), "!("+allowed(params)+")")
 	}
@@ -436,6 +450,9 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	refusal := r.refusal
 	if refusal == "" {
 		refusal = firstOf(r.validations)
+	}
+	if r.scope == unparameterized {
+		holds, message, refusal = r.afterRBAC(&p)
 	}
 	p.Spec.Variables = append(append(p.Spec.Variables, r.variables...), admissionregistrationv1.Variable{Name: "refusal", Expression: refusal})
 	p.Spec.Validations = []admissionregistrationv1.Validation{{

@@ -112,6 +112,7 @@ func TestPoliciesOfRequest(t *testing.T) {
 		objects     = Objects + fromParameters
 		fluxObjects = Shared + fromParameters
 		manager     = Prefix + "manager"
+		first       = Prefix + "new-namespaces"
 	)
 	for _, tc := range []struct {
 		reason, namespace, group, resource string
@@ -122,11 +123,11 @@ func TestPoliciesOfRequest(t *testing.T) {
 		{"a ConfigMap", governed, "", "configmaps", []string{objects}},
 		{"a kind that nobody knows", governed, "example.com", "things", []string{objects}},
 		{"a Kustomization", governed, groupKustomize, "kustomizations", []string{objects, fluxObjects}},
-		{"a Pod before the parameters", fresh, "", "pods", []string{Objects}},
-		{"a Deployment before the parameters", fresh, "apps", "deployments", []string{Objects}},
-		{"a Service before the parameters", fresh, "", "services", []string{Objects}},
-		{"a Lease before the parameters", fresh, "coordination.k8s.io", "leases", nil},
-		{"a Kustomization before the parameters", fresh, groupKustomize, "kustomizations", []string{Objects, Shared, manager}},
+		{"a Pod before the parameters", fresh, "", "pods", []string{Objects, first}},
+		{"a Deployment before the parameters", fresh, "apps", "deployments", []string{Objects, first}},
+		{"a Service before the parameters", fresh, "", "services", []string{Objects, first}},
+		{"a Lease before the parameters", fresh, "coordination.k8s.io", "leases", []string{first}},
+		{"a Kustomization before the parameters", fresh, groupKustomize, "kustomizations", []string{Objects, Shared, manager, first}},
 		{"a Pod of nobody", unlabeled, "", "pods", nil},
 		{"a Kustomization of nobody", unlabeled, groupKustomize, "kustomizations", []string{manager}},
 	} {
@@ -222,8 +223,9 @@ func TestNamespaceSelectors(t *testing.T) {
 	}
 	const shards = Prefix + "shards"
 	// takeover is about every kind, so that its binding would have to be looked at as well.
+	// So is new-namespaces, and most requests are in namespaces with parameters.
 	// images is about Pods, and is not to refuse those of Kubernetes: see TestUnknownParameters.
-	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, Prefix + "images", shards, shards + fromParameters, Prefix + "takeover"}
+	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, Prefix + "images", Prefix + "new-namespaces", shards, shards + fromParameters, Prefix + "takeover"}
 	if diff := cmp.Diff(want, selecting); diff != "" {
 		t.Errorf("other policies have a namespace selector (-want, +got):\n%s\nit costs every request of the cluster: put it into the binding", diff)
 	}

@@ -29,6 +29,7 @@ have them. The marks in the first column:
 | - | the rule has only the policy that reads TenantParameters |
 | † | the rule also applies to the platform, in namespaces with the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is one policy |
 | § | the rule applies to the manager only; if it reads the TenancyProfile, it refuses nothing without one. ` + "`" + managerRequests().inTenants().Name + "`" + ` is the part of ` + "`" + managerRequests().Name + "`" + ` for frequent requests in the namespaces of Tenants |
+| ○ | the rule applies in tenants' namespaces without TenantParameters: in their first seconds, and while they are being deleted. It reads neither the profile nor parameters, and has no exemptions |
 | ∀ | the rule checks all kinds, in namespaces with parameters |
 | ! | the rule limits rights that RBAC cannot limit, and denies in [warn mode](../how-to/exempt-warn-break-glass.md#warn-mode), too. Those with ‡ deny there by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "`" + `, which only a cluster in warn mode has |
 
@@ -56,6 +57,8 @@ have them. The marks in the first column:
 			name += " ‡"
 		case r.scope == platformNamespaces:
 			name += " †"
+		case r.scope == unparameterized:
+			name += " ○"
 		}
 		if r.ownParameters {
 			name += " -"

@@ -90,7 +90,7 @@ func managed() Rule {
 		compensates: true,
 		everyKind:   true,
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload + " || " + forgesTemplate,
+			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload + " || " + forgesTemplate(platformLabels),
 			// The manager has its rights in every namespace, and a rule of its own: see
 			// [managerRequests].
 			notAdmin[0],
@@ -208,12 +208,13 @@ var takesPlace = func() string {
 		" || params.spec.?platformWorkloads.orValue([]).exists(w, w.startsWith('Job/') || w.startsWith('CronJob/')) && " + uid("object") + ".exists(u, u.hasValue() && !(oldObject != null && u in " + uid("oldObject") + ") && !(request.resource.resource == 'jobs' && u == object.metadata.?uid))))"
 }()
 
-// forgesTemplate is CEL that is true if a template of an object gets the labels of the platform's objects.
+// forgesTemplate returns CEL that is true if a template of an object gets the labels of the platform's
+// objects: platforms returns CEL that is true if a map of labels has them.
 // A controller copies these labels to the objects that it makes, and the rules do not limit the controller:
 // the tenant would have objects that count as the platform's, such as the Jobs of a CronJob in the
 // parameters. The field chart.metadata of a HelmRelease is the template of a HelmChart, and the
 // commonMetadata of an ArtifactGenerator that of its ExternalArtifacts.
-var forgesTemplate = func() string {
+func forgesTemplate(platforms func(labels string) string) string {
 	// ephemeral returns CEL for the templates of the claims of ephemeral volumes in the spec of a Pod.
 	ephemeral := func(spec string) string {
 		return spec + ".?volumes.orValue([]).map(v, v.?ephemeral.?volumeClaimTemplate.?metadata.?labels)"
@@ -222,11 +223,11 @@ var forgesTemplate = func() string {
 		return fmt.Sprintf("((request.resource.resource == 'pods' ? [] : [%[1]s.?spec.?template.?metadata.?labels, %[1]s.?spec.?jobTemplate.?metadata.?labels, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?labels, %[1]s.?template.?metadata.?labels"+
 			", %[1]s.?spec.?chart.?metadata.?labels, %[1]s.?spec.?commonMetadata.?labels, %[1]s.?spec.?infrastructure.?labels, request.resource.resource == 'resourceclaimtemplates' ? %[1]s.?spec.?metadata.?labels : optional.none()]"+
 			" + %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(c, c.?metadata.?labels)) + %[2]s).exists(l, l.hasValue() && [l.value()].exists(l, %[3]s))",
-			object, ephemeral(podSpec(object)), platformLabels("l"))
+			object, ephemeral(podSpec(object)), platforms("l"))
 	}
 	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'helmreleases', 'artifactgenerators', 'gateways', 'resourceclaimtemplates']" +
 		" && object != null && !has(request.subResource) && " + forged("object") + " && !(oldObject != null && " + forged("oldObject") + "))"
-}()
+}
 
 // changed returns CEL that is true if an update changes a field of the metadata.
 func changed(field string) string {

@@ -31,24 +31,31 @@ const (
 	// Controllers add all other finalizers of Kubernetes, Flux and drivers.
 	claimProtection = "kubernetes.io/pvc-protection"
 	groupProtection = "scheduling.k8s.io/podgroup-protection"
-	// allowedFinalizers are the finalizers that Kubernetes handles for every kind, the finalizers that it
-	// handles for the kind of the request, and those that the platform lists.
-	allowedFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
+	// kubernetesFinalizers are the finalizers that Kubernetes handles for every kind, and those that it
+	// handles for the kind of the request.
+	kubernetesFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
 		"request.resource.group == '' && request.resource.resource == 'persistentvolumeclaims' ? ['" + claimProtection + "']" +
-		" : request.resource.group == 'scheduling.k8s.io' && request.resource.resource == 'podgroups' ? ['" + groupProtection + "'] : []) + (" +
-		"has(" + posture + ") && has(" + posture + ".bounds) && has(" + posture + ".bounds.finalizers) ? " + posture + ".bounds.finalizers : [])"
-	// holdsUp is true if an object gets a finalizer that is not allowed and that it did not have.
-	holdsUp = "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
-		" !(f in " + allowedFinalizers + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
+		" : request.resource.group == 'scheduling.k8s.io' && request.resource.resource == 'podgroups' ? ['" + groupProtection + "'] : [])"
+	// allowedFinalizers are the finalizers of Kubernetes, and those that the platform lists.
+	allowedFinalizers = kubernetesFinalizers + " + (has(" + posture + ") && has(" + posture + ".bounds) && has(" + posture + ".bounds.finalizers) ? " + posture + ".bounds.finalizers : [])"
 )
 
-// templatesHoldUp is CEL that is true if a template gets such a finalizer. Kubernetes' controllers, which
+// holdsUp returns CEL that is true if an object gets a finalizer that is not allowed and that it did not
+// have.
+func holdsUp(allowed string) string {
+	return "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
+		" !(f in " + allowed + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
+}
+
+// templatesHoldUp returns CEL that is true if a template gets such a finalizer. Kubernetes' controllers, which
 // are exempt, copy the finalizers of a template to each Pod and volume claim that they create. The
 // condition covers Kubernetes' own kinds only: in other kinds, fields with the same names may have another
 // meaning.
-var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
-	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
-	" && " + templateFinalizers("object") + ".exists(l, l.exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && " + templateFinalizers("oldObject") + ".exists(o, f in o)))))"
+func templatesHoldUp(allowed string) string {
+	return "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
+		" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
+		" && " + templateFinalizers("object") + ".exists(l, l.exists(f, !(f in " + allowed + ") && !(oldObject != null && " + templateFinalizers("oldObject") + ".exists(o, f in o)))))"
+}
 
 // templateFinalizers returns CEL for lists of the finalizers of all templates of an object,
 // without the finalizers that its kind always has. A StatefulSet rolls back to the
@@ -95,7 +102,8 @@ func graces(object string) string {
 
 // contents returns the rule that refuses finalizers that block the deletion of a tenant's objects, and Pods
 // with a long termination grace period. Users with rights beyond the tenant are exempt: the platform's
-// controllers set finalizers on tenants' objects.
+// controllers set finalizers on tenants' objects. In a namespace without parameters, the rule
+// [newNamespaces] refuses the same.
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
@@ -103,20 +111,28 @@ func contents() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			writtenObject, on(updates, "", "namespaces", "namespaces/*"), on([]admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, "", "pods"),
 		},
-		conditions: append([]string{
-			join([]string{holdsUp, templatesHoldUp, lingers, deletesSlowly, leavesJob}, " || "),
-			notANode,
-			notEverywhere,
-		}, notThePlatform...),
+		conditions:    append([]string{heldUp(allowedFinalizers), notANode, notEverywhere}, notThePlatform...),
 		scope:         tenantObjects,
 		ownParameters: true,
-		validations: []validation{
-			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that are not allowed: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
-			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
-			{"!" + lingers, fmt.Sprintf("object.kind + ' ' + variables.name + ' must not give Pods more than %d seconds to end: set a shorter spec.terminationGracePeriodSeconds'", maxGrace)},
-			{"!" + deletesSlowly, fmt.Sprintf("'Pod ' + variables.name + ' must not get more than %d seconds to end: leave out gracePeriodSeconds'", maxGrace)},
-			{"!" + leavesJob, "'Pod ' + variables.name + ' must not leave its Job, since only the Job controller removes its finalizer: keep metadata.ownerReferences'"},
-		},
+		validations:   endsInTime(allowedFinalizers, ""),
+	}
+}
+
+// heldUp returns CEL that is true if a request breaks one of the validations of [endsInTime].
+func heldUp(allowed string) string {
+	return join([]string{holdsUp(allowed), templatesHoldUp(allowed), lingers, deletesSlowly, leavesJob}, " || ")
+}
+
+// endsInTime returns the validations that nothing in a request blocks the deletion of the namespace: allowed is
+// CEL for the list of allowed finalizers, and hint is a text for the messages about other finalizers.
+func endsInTime(allowed, hint string) []validation {
+	advice := " + " + quote(hint+" (allowed: ") + " + " + short("("+allowed+").join(', ')") + " + ')'"
+	return []validation{
+		{"!" + holdsUp(allowed), "object.kind + ' ' + variables.name + ' must not have finalizers that are not allowed: leave out metadata.finalizers'" + advice},
+		{"!" + templatesHoldUp(allowed), "object.kind + ' ' + variables.name + ' must not have finalizers in its templates that are not allowed: leave out metadata.finalizers there'" + advice},
+		{"!" + lingers, fmt.Sprintf("object.kind + ' ' + variables.name + ' must not give Pods more than %d seconds to end: set a shorter spec.terminationGracePeriodSeconds'", maxGrace)},
+		{"!" + deletesSlowly, fmt.Sprintf("'Pod ' + variables.name + ' must not get more than %d seconds to end: leave out gracePeriodSeconds'", maxGrace)},
+		{"!" + leavesJob, "'Pod ' + variables.name + ' must not leave its Job, since only the Job controller removes its finalizer: keep metadata.ownerReferences'"},
 	}
 }
 

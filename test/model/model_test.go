@@ -109,10 +109,6 @@ func identities(o *unstructured.Unstructured) string {
 // metadata refuses the labels of the platform's objects, shards, and finalizers.
 func metadata(o *unstructured.Unstructured) string {
 	labels := o.GetLabels()
-	// In a namespace without parameters, tenure-managed does not cover Services.
-	if o.GetKind() == "Service" && o.GetNamespace() == profiled {
-		labels = nil
-	}
 	for _, by := range []string{"kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"} {
 		if labels[by+"/namespace"] == "flux-system" {
 			return "it looks as if the platform had applied it"
@@ -125,11 +121,10 @@ func metadata(o *unstructured.Unstructured) string {
 	if onShards && labels["sharding.fluxcd.io/key"] != "" {
 		return "the namespace is in no shard"
 	}
-	if o.GetNamespace() == parametrised {
-		for _, f := range o.GetFinalizers() {
-			if !slices.Contains(finalizers, f) {
-				return "finalizer " + f + " would keep the namespace"
-			}
+	for _, f := range o.GetFinalizers() {
+		// Without parameters, the list of the platform does not count.
+		if o.GetNamespace() == profiled || !slices.Contains(finalizers, f) {
+			return "finalizer " + f + " would keep the namespace"
 		}
 	}
 	return ""

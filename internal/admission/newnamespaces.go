@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// retryHint is a part of the messages of [newNamespaces] about what the parameters of the namespace may
+// allow.
+const retryHint = ", or try again in some seconds, when the manager has written the TenantParameters of the namespace"
+
+// newNamespaces returns the rule about every kind in a tenant's namespace without parameters: in the first
+// seconds of the namespace, and from its deletion on. There the policies [Objects] and [Shared] read the
+// profile, and so cover a list of kinds only. The rule refuses what [contents] refuses, since it blocks the
+// deletion of the namespace for ever, and new objects with the labels of the platform's objects, of kinds
+// that [managed] does not list.
+//
+// The rule reads no parameters: until the API server has found the kind of a policy's parameters, it
+// refuses every request that the policy matches, and this policy matches all requests of all namespaces
+// without parameters. So the rule does not know bounds.finalizers, break-glass groups, platformAccounts and
+// delegated syncs. What the parameters allow succeeds some seconds later.
+func newNamespaces() Rule {
+	return Rule{
+		Name:  Prefix + "new-namespaces",
+		Title: "before a namespace has its parameters, objects of tenants have only Kubernetes' finalizers and no labels of the platform's objects, and Pods end within a day",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			writtenObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, "", "pods"),
+		},
+		conditions: []string{
+			heldUp(kubernetesFinalizers) + " || " + forgesPlatform,
+			notKubernetes, notAdmin[0], notANode, notEverywhere, notAdmin[1],
+		},
+		scope: unparameterized,
+		validations: append(endsInTime(kubernetesFinalizers, retryHint), validation{
+			"!" + forgesPlatform,
+			"request.kind.kind + ' ' + variables.name + ' must not say in its labels, or in those of its templates, that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out" + retryHint + "'",
+		}),
+	}
+}
+
+// afterRBAC adds the variables of an unparameterized rule to its policy, and returns CEL that is true for an
+// allowed request, for the message and for the refusal. The match condition of the policy has no RBAC checks,
+// since they would divide it into two long expressions, and the API server compiles each of them.
+func (r Rule) afterRBAC(p *admissionregistrationv1.ValidatingAdmissionPolicy) (holds, message, refusal string) {
+	variable := func(name, expression string) {
+		p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: expression})
+	}
+	holds = "variables.refusal == ''"
+	for i, condition := range r.conditions {
+		if authorizerChecks(condition) > 0 {
+			name := fmt.Sprintf("rbac%d", i)
+			variable(name, condition)
+			holds += " || !variables." + name
+		}
+	}
+	variable("tenant", tenantName("namespaceObject", "request.namespace"))
+	parts, refusal := apart(r.variable(), r.validations)
+	p.Spec.Variables = append(p.Spec.Variables, parts...)
+	return holds, "variables.refusal == '' ? '' : 'tenant ' + variables.tenant + ': ' + variables.refusal", refusal
+}
+
+// managersNamespace is CEL for the namespace of the manager. If Flux's namespace has another name, the user
+// name of the manager is replaced in the manifests.
+const managersNamespace = "'" + ManagerUser + "'.split(':')[2]"
+
+// forgesPlatform is CEL that is true if an object or one of its templates gets the labels of the platform's
+// objects. Without parameters, the manager's namespace is the only one that is known as the platform's. An
+// account of this namespace may be the account of a sync, of which Flux sets the labels. The rule [managed],
+// which knows more, decides about the kinds that it lists.
+var forgesPlatform = func() string {
+	platforms := func(labels string) string {
+		return fmt.Sprintf("(['%[2]s'].exists(g, (g + '/namespace') in %[1]s && %[1]s[g + '/namespace'] == %[3]s) || %[1]s[?'%[4]s'].orValue('') == '%[5]s')",
+			labels, strings.Join([]string{groupKustomize, groupHelm, groupResourceSet}, "', '"), managersNamespace, tenancy.LabelManaged, tenancy.ManagedValue)
+	}
+	made := func(object string) string {
+		return fmt.Sprintf("[%s.?metadata.?labels.orValue({})].exists(l, %s)", object, platforms("l"))
+	}
+	bySync := "request.userInfo.username.startsWith('system:serviceaccount:' + " + managersNamespace + " + ':') && !('" + tenancy.LabelManaged + "' in object.metadata.labels)"
+	var listed []string
+	for _, on := range managed().resources {
+		for _, resource := range on.Resources {
+			listed = append(listed, on.APIGroups[0]+"/"+resource)
+		}
+	}
+	return "(request.operation in ['CREATE', 'UPDATE'] && object != null && !(" + isOneOf("(request.resource.group + '/' + request.resource.resource)", listed) + ") && (" + made("object") + " && !(oldObject != null && " + made("oldObject") + ") && !(" + bySync + ")" +
+		" || " + forgesTemplate(platforms) + "))"
+}()
