@@ -215,15 +215,16 @@ var takesPlace = func() string {
 // parameters. The field chart.metadata of a HelmRelease is the template of a HelmChart, and the
 // commonMetadata of an ArtifactGenerator that of its ExternalArtifacts.
 func forgesTemplate(platforms func(labels string) string) string {
-	// ephemeral returns CEL for the templates of the claims of ephemeral volumes in the spec of a Pod.
-	ephemeral := func(spec string) string {
-		return spec + ".?volumes.orValue([]).map(v, v.?ephemeral.?volumeClaimTemplate.?metadata.?labels)"
+	labels := func(l string) string {
+		return fmt.Sprintf("(%[1]s.hasValue() && [%[1]s.value()].exists(l, %[2]s))", l, platforms("l"))
 	}
+	ephemeral := "v, has(v.ephemeral) && " + labels("v.ephemeral.?volumeClaimTemplate.?metadata.?labels")
 	forged := func(object string) string {
-		return fmt.Sprintf("((request.resource.resource == 'pods' ? [] : [%[1]s.?spec.?template.?metadata.?labels, %[1]s.?spec.?jobTemplate.?metadata.?labels, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?labels, %[1]s.?template.?metadata.?labels"+
+		return fmt.Sprintf("(request.resource.resource == 'pods' ? has(%[1]s.spec.volumes) && %[1]s.spec.volumes.exists(%[3]s) : "+
+			"%[2]s.?volumes.orValue([]).exists(%[3]s) || ([%[1]s.?spec.?template.?metadata.?labels, %[1]s.?spec.?jobTemplate.?metadata.?labels, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?labels, %[1]s.?template.?metadata.?labels"+
 			", %[1]s.?spec.?chart.?metadata.?labels, %[1]s.?spec.?commonMetadata.?labels, %[1]s.?spec.?infrastructure.?labels, request.resource.resource == 'resourceclaimtemplates' ? %[1]s.?spec.?metadata.?labels : optional.none()]"+
-			" + %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(c, c.?metadata.?labels)) + %[2]s).exists(l, l.hasValue() && [l.value()].exists(l, %[3]s))",
-			object, ephemeral(podSpec(object)), platforms("l"))
+			" + %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(c, c.?metadata.?labels)).exists(l, %[4]s))",
+			object, podSpec(object), ephemeral, labels("l"))
 	}
 	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'helmreleases', 'artifactgenerators', 'gateways', 'resourceclaimtemplates']" +
 		" && object != null && !has(request.subResource) && " + forged("object") + " && !(oldObject != null && " + forged("oldObject") + "))"
