@@ -50,7 +50,7 @@ LONG := $(foreach test, BootstrapInterrupted ChartFaults ClustersSideBySide Mani
 	$(foreach fleet, accounts all-teams azure beside by-hand by-kubectl flux2-multi-tenancy in-flux-system mesh older open operator-oci \
 	reference, TestCorpus/^$(fleet)$$)
 
-# How many tests of a package of APART run at a time; empty for one more than processors.
+# How many tests of a package of APART run at a time; empty for two for each processor.
 # Each may run a cluster, which takes a gigabyte of memory.
 PARALLEL ?=
 

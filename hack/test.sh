@@ -3,8 +3,8 @@
 # GO is the go command, TIMEOUT the time that the tests of one package may take, RACE the
 # flag of the race detector or nothing. Of the root module, RACED are the packages that are
 # tested with it, but for the tests UNRACED of the proxy, and APART packages whose tests start
-# many clusters. PARALLEL is how many of these tests run at a time: by default one more than there
-# are processors, because a test with a cluster waits for a part of its time. SKIP are tests of
+# many clusters. PARALLEL is how many of these tests run at a time: by default two for each
+# processor, because a test with a cluster waits for a part of its time. SKIP are tests of
 # test/e2e that are left out. GOTESTSUM prints each test that takes a second or fails when it ends, and,
 # after all modules, what took longest, each package, what failed and how many tests ran.
 set -o pipefail
@@ -14,7 +14,7 @@ gotestsum=${GOTESTSUM:-gotestsum}
 read -ra raced <<<"${RACED:-}"
 read -ra apart <<<"${APART:-}"
 read -ra race <<<"${RACE:-}"
-parallel=${PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
+parallel=${PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) * 2))}
 skip=${SKIP:-}
 without=()
 failed=0
