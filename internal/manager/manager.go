@@ -83,6 +83,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := addHealth(ctx, mgr, rules, o.Namespace); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
+	if err := addMetrics(ctx, mgr, o.MetricsAddr); err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("cannot run the manager: %w", err)
 	}
@@ -92,7 +95,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 func managerOptions(o Options) ctrlmanager.Options {
 	return ctrlmanager.Options{
 		Scheme:                        newScheme(),
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addMetrics
 		HealthProbeBindAddress:        o.HealthAddr,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              leaseName,

@@ -1,10 +1,18 @@
 package manager
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenure-dev/tenure/internal/manager/profile"
+	"github.com/tenure-dev/tenure/internal/process/httpserver"
 )
 
 // Metrics of the last reconciliation of the profile, in addition to controller-runtime's.
@@ -25,6 +33,24 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(profileValid, tenants, tenantNamespaces)
+}
+
+// addMetrics serves the metrics at an address, and nothing for "0". Flux's network policies let every Pod of the
+// cluster reach this port, and controller-runtime's own server has no bounds for such clients. addMetrics returns an error if it
+// cannot listen at the address.
+func addMetrics(ctx context.Context, mgr ctrlmanager.Manager, address string) error {
+	if address == "0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot serve the metrics: %w", err)
+	}
+	paths := http.NewServeMux()
+	paths.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	return mgr.Add(&ctrlmanager.Server{
+		Name: "metrics", Server: httpserver.New(ctx, paths), Listener: httpserver.Limit(listener), ShutdownTimeout: new(shutdownTimeout),
+	})
 }
 
 // count sets the metrics.

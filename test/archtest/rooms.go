@@ -72,7 +72,7 @@ var layers = []layer{
 	{
 		folder:  "internal/manager",
 		does:    "the manager: wiring, and one package per reconciler",
-		imports: []string{"internal/admission", "internal/capsule", "internal/tenancy", "internal/ui", "api"},
+		imports: []string{"internal/admission", "internal/capsule", "internal/tenancy", "internal/process", "internal/ui", "api"},
 	},
 	{
 		folder:  "internal/proxy",
@@ -113,7 +113,7 @@ var layers = []layer{
 	},
 	{
 		folder: "internal/process",
-		does:   "child processes that die with their parent; `certs` and `pki` make and rotate certificates",
+		does:   "child processes that die with their parent; `certs` and `pki` make and rotate certificates, `httpserver` limits clients without a credential",
 	},
 	{
 		folder: "internal/ui",

@@ -588,6 +588,16 @@ func (c *cluster) stranger(t *testing.T) {
 			t.Errorf("%s: answered with %d, and the name is reserved: %v", tc.reason, response.StatusCode, reserved)
 		}
 	}
+	large, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+c.address+admission.WebhookPath+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+	if response, err := caller.Do(large); err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a caller without the secret may send a header of 64 KiB: %v, %v", response, err)
+	} else {
+		_ = response.Body.Close()
+	}
 	guest := c.as(t, "alice")
 	if err := guest.Get(t.Context(), client.ObjectKey{Name: admission.WebhookName}, configuration); !apierrors.IsForbidden(err) {
 		t.Errorf("an owner can read the path: %v", err)

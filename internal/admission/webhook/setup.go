@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission/webhook/quotatransfer"
 	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
 	"github.com/tenure-dev/tenure/internal/process/certs"
+	"github.com/tenure-dev/tenure/internal/process/httpserver"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,11 +86,11 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	if err != nil {
 		return nil, err
 	}
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){certificates, func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS13
-		c.GetCertificate = keeper.Certificate
-		c.NextProtos = oneAtATime
-	}}})
+	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: keeper.Certificate, NextProtos: oneAtATime}
+	certificates(config)
+	paths := http.NewServeMux()
+	// This server is never started: it adds the metrics of each path.
+	registry := ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: paths})
 	if err := errors.Join(Index(ctx, mgr.GetFieldIndexer()), quotatransfer.Index(ctx, mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
@@ -104,12 +106,12 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	}
 	maps.Copy(handlers, o.More)
 	for prefix, handler := range handlers {
-		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
+		registry.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
 	}
 	if err := errors.Join(mgr.Add(keeper), mgr.Add(callers)); err != nil {
 		return nil, fmt.Errorf("cannot keep the webhook's certificate: %w", err)
 	}
-	if err := mgr.Add(&replica{server, keeper, callers}); err != nil {
+	if err := mgr.Add(&replica{net.JoinHostPort(host, strconv.Itoa(port)), config, paths, keeper, callers}); err != nil {
 		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
@@ -162,7 +164,9 @@ func with(event any, do func(client.Object)) {
 // replica serves the webhooks after the manager has filled the cache and the certificate exists. Until then
 // calls fail, as they should.
 type replica struct {
-	server   ctrlwebhook.Server
+	address  string
+	config   *tls.Config
+	paths    http.Handler
 	reserved *certs.Keeper
 	callers  *caller.Keeper
 }
@@ -171,7 +175,7 @@ type replica struct {
 func (r *replica) NeedLeaderElection() bool { return false }
 
 // Start serves until the context ends. It waits until the certificate and the secret paths are ready, and
-// returns the error of the server.
+// returns the error of the server, or an error if it cannot listen at the address.
 func (r *replica) Start(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{r.reserved.Serving(), r.callers.Published()} {
 		select {
@@ -180,7 +184,14 @@ func (r *replica) Start(ctx context.Context) error {
 			return nil
 		}
 	}
-	return r.server.Start(ctx)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.address)
+	if err != nil {
+		return fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	return (&ctrlmanager.Server{
+		Name: "webhooks", Server: httpserver.New(ctx, r.paths), Listener: tls.NewListener(httpserver.Limit(listener), r.config),
+		ShutdownTimeout: new(time.Minute),
+	}).Start(ctx)
 }
 
 // isOwner reports whether the user of a request owns a tenant.

@@ -38,8 +38,8 @@ const (
 	// accept the path after that: longer than a replica or an API server needs to learn the next path.
 	rotation, overlap = time.Hour, 2 * interval
 	// lookAgain is the minimum time between two reads of the Secret that unknown paths
-	// cause.
-	lookAgain = time.Second
+	// cause, and lookTimeout the maximum time of such a read.
+	lookAgain, lookTimeout = time.Second, 5 * time.Second
 	// key is the key of the paths in the Secret.
 	key = "paths"
 )
@@ -191,7 +191,11 @@ func (k *Keeper) Only(prefix string, next http.Handler) http.Handler {
 			accepted, unsure = k.accepts(secret)
 		}
 		if unsure {
-			if _, err := k.get(r.Context(), &corev1.Secret{}); err == nil {
+			// The read continues if the client leaves. Otherwise a client that always leaves would use up the reads, and
+			// the replica would not find out about a new path for a minute.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), lookTimeout)
+			defer cancel()
+			if _, err := k.get(ctx, &corev1.Secret{}); err == nil {
 				accepted, _ = k.accepts(secret)
 			}
 		}

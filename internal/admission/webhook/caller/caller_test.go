@@ -2,6 +2,7 @@ package caller
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // TestOnly lets two replicas with one Secret decide who may call.
@@ -22,7 +24,10 @@ func TestOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := map[string][]byte{"tls.crt": []byte("a certificate")}
-	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "tenure-webhook"}, Data: kept}).Build()
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "tenure-webhook"}, Data: kept}).Build()
+	server := interceptor.NewClient(stored, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		return errors.Join(ctx.Err(), c.Get(ctx, key, o, options...))
+	}})
 	now, called := time.Now(), ""
 	replica := func() *Keeper {
 		return &Keeper{
@@ -54,6 +59,15 @@ func TestOnly(t *testing.T) {
 		t.Errorf("a replica that starts makes the path %q after %q", second, first)
 	}
 	now = now.Add(2 * lookAgain)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	late := replica()
+	late.set(one.known)
+	now = now.Add(2 * lookAgain)
+	late.Only("/namespaces", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/namespaces/x", nil).WithContext(left))
+	if got := status(late, "/namespaces/"+second); got != http.StatusOK {
+		t.Errorf("after a client with an unknown path that leaves, the path of now: got %d, want %d", got, http.StatusOK)
+	}
 	for _, tc := range []struct {
 		reason, path string
 		replica      *Keeper
