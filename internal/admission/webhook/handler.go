@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -33,6 +34,12 @@ const (
 	maxUnseen = 64
 	// shards is the maximum number of tenants about which the handler decides at the same time.
 	shards = 64
+	// maxEntries is the maximum number of labels, and of annotations, of a namespace. Kubernetes has no limit, and the
+	// handler compares each key with the patterns that allow it.
+	maxEntries = 1000
+	// decisionTimeout is the maximum time of a decision. It is less than the five seconds that the API server waits: the API
+	// server's error for a webhook that does not answer in time shows the user the secret path of the webhook.
+	decisionTimeout = 4 * time.Second
 )
 
 // The indexes of the cache that [Handler] reads: see [Index].
@@ -132,6 +139,11 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err := json.Unmarshal(request.Object.Raw, ns); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the namespace: %w", err))
 	}
+	if r := tooLarge(ns); r != nil {
+		return admission.Denied(r.Error())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, decisionTimeout, errSlow)
+	defer cancel()
 	q := &question{
 		user: request.UserInfo.Username, owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
 		namespace: ns, request: request.UID, dryRun: request.DryRun != nil && *request.DryRun, asked: h.Now(),
@@ -162,6 +174,26 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("cannot write the namespace: %w", err))
 	}
 	return admission.PatchResponseFromRaw(request.Object.Raw, content)
+}
+
+// errSlow means that the handler could not decide in time.
+var errSlow = errors.New("the manager or the API server is busy; try again in a moment")
+
+// tooLarge returns a refusal of a namespace whose name, labels or annotations would take long to check, or nil. The API
+// server validates them only after the webhook. A namespace that exists has a valid name.
+func tooLarge(ns *corev1.Namespace) *Refusal {
+	switch {
+	case len(ns.Name) > validation.DNS1123LabelMaxLength:
+		return refuse("a namespace must not have a name of %d characters: choose one with %d at most", len(ns.Name), validation.DNS1123LabelMaxLength)
+	case len(ns.Labels) > maxEntries, len(ns.Annotations) > maxEntries:
+		return refuse("namespace %s must not have %d labels and %d annotations: leave some out, so that it has %d of each at most", ns.Name, len(ns.Labels), len(ns.Annotations), maxEntries)
+	}
+	for _, label := range tenantLabels {
+		if len(ns.Labels[label]) > validation.LabelValueMaxLength {
+			return refuse("namespace %s must not have a value of %d characters in the label %s: put the name of a tenant into it", ns.Name, len(ns.Labels[label]), label)
+		}
+	}
+	return nil
 }
 
 // exists returns the API server's response for a namespace that already exists.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -122,6 +124,85 @@ func TestExistingNamespace(t *testing.T) {
 	if err != nil || len(r.Admitted) != 1 || r.Admitted[0].Name != "dev-gone" {
 		t.Errorf("the reservations are %+v, %v", r, err)
 	}
+}
+
+// TestLargeNamespace asks for namespaces that would take long to check. The cache must not be read for each part of the name.
+func TestLargeNamespace(t *testing.T) {
+	t.Parallel()
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
+	entries := func(n int) map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			all[fmt.Sprint("kustomize.toolkit.fluxcd.io/", i)] = "x"
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		reason string
+		meta   metav1.ObjectMeta
+		want   string
+	}{
+		{"a name with many parts", metav1.ObjectMeta{Name: "dev" + strings.Repeat("-a", 1000)}, "a name of 2003 characters: choose one with 63 at most"},
+		{"a long name that belongs to a tenant", metav1.ObjectMeta{Name: "dev-" + strings.Repeat("a", 59)}, ""},
+		{"many labels", metav1.ObjectMeta{Name: "dev-a", Labels: entries(maxEntries + 1)}, "1001 labels and 0 annotations"},
+		{"many annotations", metav1.ObjectMeta{Name: "dev-a", Annotations: entries(maxEntries + 1)}, "0 labels and 1001 annotations"},
+		{"the name of a tenant that is too long", metav1.ObjectMeta{Name: "dev-a", Labels: map[string]string{v1alpha1.LabelFluxTenant: strings.Repeat("a", 64)}}, "a value of 64 characters in the label toolkit.fluxcd.io/tenant"},
+	} {
+		reads := 0
+		indexed := func(client.Object) []string { return nil }
+		stored := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant).
+			WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
+		cache := interceptor.NewClient(stored, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, o, options...)
+		}})
+		h := NewHandler(cache, stored, &reservations.Keeper{Client: stored, Namespace: "flux-system", Now: time.Now}, valid{})
+		raw, err := json.Marshal(&corev1.Namespace{ObjectMeta: tc.meta})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+			UserInfo: authenticationv1.UserInfo{Username: "ann"}, Object: runtime.RawExtension{Raw: raw},
+		}})
+		if got.Allowed != (tc.want == "") || !got.Allowed && !strings.Contains(got.Result.Message, tc.want) || reads > 10 {
+			t.Errorf("%s: allowed: %v, %v, after %d reads of the cache", tc.reason, got.Allowed, got.Result, reads)
+		}
+	}
+}
+
+// TestSlowDecision asks for a namespace while another decision for the tenant does not end. The handler answers before the API
+// server's timeout.
+func TestSlowDecision(t *testing.T) {
+	t.Parallel()
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
+	synctest.Test(t, func(t *testing.T) {
+		indexed := func(client.Object) []string { return nil }
+		stored := fake.NewClientBuilder().WithScheme(s).WithObjects(tenant).
+			WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
+		h := NewHandler(stored, stored, &reservations.Keeper{Client: stored, Namespace: "flux-system", Now: time.Now}, valid{})
+		for i := range h.turns {
+			<-h.turns[i]
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		got := h.Handle(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+			UserInfo: authenticationv1.UserInfo{Username: "ann"}, Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"dev-a"}}`)},
+		}})
+		if took := time.Since(began); got.Allowed || !strings.Contains(got.Result.Message, "try again in a moment") || took >= 5*time.Second {
+			t.Errorf("allowed: %v, %v, after %s", got.Allowed, got.Result, took)
+		}
+	})
 }
 
 // TestUnansweredAdmission lets the API server stop waiting, or the answer to a write get lost, after the

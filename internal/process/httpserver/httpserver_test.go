@@ -85,7 +85,9 @@ func TestBounds(t *testing.T) {
 				}
 				_ = client.Close()
 				close(listener)
-				<-ended
+				if err := <-ended; !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
 				_ = server.Close()
 			})
 		})
