@@ -54,15 +54,17 @@ func TestBounds(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: x\r\n"
 	for _, tc := range []struct {
 		reason, sent string
-		// status is the status of the answer, or 0 if the connection ends without one.
+		// status is the status of the answer, or 0 if the connection ends without one. With unsure, both may happen: the
+		// deadlines to read and to write are the same.
 		status int
+		unsure bool
 		ends   time.Duration
 	}{
-		{"a small request; then the connection is idle", request + "\r\n", http.StatusNotFound, idleTimeout},
-		{"a header in short lines", request + strings.Repeat("a:\r\n", 4000) + "\r\n", http.StatusRequestHeaderFieldsTooLarge, headerTimeout},
-		{"a header that does not end", request, 0, headerTimeout},
-		{"no header", "", 0, headerTimeout},
-		{"the body of a refused request that does not end", request + "Content-Length: 9\r\n\r\nabc", 0, requestTimeout},
+		{"a small request; then the connection is idle", request + "\r\n", http.StatusNotFound, false, idleTimeout},
+		{"a header in short lines", request + strings.Repeat("a:\r\n", 4000) + "\r\n", http.StatusRequestHeaderFieldsTooLarge, false, headerTimeout},
+		{"a header that does not end", request, 0, false, headerTimeout},
+		{"no header", "", 0, false, headerTimeout},
+		{"the body of a refused request that does not end", request + "Content-Length: 9\r\n\r\nabc", http.StatusNotFound, true, requestTimeout},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +82,7 @@ func TestBounds(t *testing.T) {
 					status = response.StatusCode
 				}
 				_, err := r.ReadByte()
-				if took := time.Since(began); status != tc.status || !errors.Is(err, io.EOF) || took > tc.ends {
+				if took := time.Since(began); status != tc.status && !(tc.unsure && status == 0) || !errors.Is(err, io.EOF) || took > tc.ends {
 					t.Errorf("answered with %d and %v after %s, want %d and the end of the connection after %s", status, err, took, tc.status, tc.ends)
 				}
 				_ = client.Close()
