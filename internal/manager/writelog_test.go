@@ -73,7 +73,7 @@ func TestErrorKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Error(errors.New("refused"), "Reconciler error", "tenant", "team")
-	if got := out.String(); !strings.Contains(got, `"tenant":"team","error":"refused"`) {
+	if got := out.String(); !strings.Contains(got, `"error":"refused","tenant":"team"`) {
 		t.Errorf("the error is not under the documented key: %s", got)
 	}
 }

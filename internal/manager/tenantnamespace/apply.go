@@ -195,7 +195,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
 			continue
 		}
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !noRole(err)) {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !noRole(roleOf(object), err)) {
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}
 		if sync {
@@ -260,7 +260,7 @@ func explain(object client.Object, err error) error {
 // the manager may not bind the role, or because the role does not exist. It returns nil for other errors.
 func ExplainBinding(role string, err error) error {
 	switch {
-	case noRole(err):
+	case noRole(role, err):
 		return fmt.Errorf("there is no ClusterRole %s: create it, and allow the manager to bind it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
@@ -269,14 +269,22 @@ func ExplainBinding(role string, err error) error {
 }
 
 // noRole reports whether the API server refused a binding because its role does not exist. The API server
-// reads the role if the manager may not bind it by name.
-func noRole(err error) bool {
+// reads the role if the manager may not bind it by name. The error names the role, and the kind of the binding.
+func noRole(role string, err error) bool {
 	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+	if role == "" || !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false
 	}
 	details := status.Status().Details
-	return details != nil && details.Group == rbacv1.GroupName && details.Kind == "clusterroles"
+	return details != nil && details.Group == rbacv1.GroupName && details.Name == role
+}
+
+// roleOf returns the role of a RoleBinding, or "" for another object.
+func roleOf(object client.Object) string {
+	if b, ok := object.(*rbacv1.RoleBinding); ok {
+		return b.RoleRef.Name
+	}
+	return ""
 }
 
 // deleteOtherRole deletes a binding with the manager's name for it and another role, since the role of
