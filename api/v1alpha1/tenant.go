@@ -75,6 +75,7 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^/%]*[^./%][^/%]*$`
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
 
 	// clusterResources select, by labels, objects of cluster-scoped kinds that the tenant
@@ -150,6 +151,7 @@ type TenantSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and a User or a Group has none"
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('system:')",message="names that begin with system: are Kubernetes' own; a service account is given with kind ServiceAccount, its namespace and its name"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",message="the name of a ServiceAccount has only a-z, 0-9, hyphens and dots, and begins and ends with a letter or digit",fieldPath=".name"
 type Owner struct {
 	// kind is User, Group or ServiceAccount.
 	// +required
@@ -164,6 +166,7 @@ type Owner struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 	// roles are the ClusterRoles that the owner has in each of the tenant's
 	// namespaces. The manager must be allowed to bind each of them.
@@ -173,6 +176,7 @@ type Owner struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^/%]*[^./%][^/%]*$`
 	Roles []string `json:"roles,omitempty"`
 }
 
@@ -182,6 +186,7 @@ type TenantRoleBinding struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[^/%]*[^./%][^/%]*$`
 	Role string `json:"role"`
 	// subjects are the subjects that get the role.
 	// +required
@@ -224,6 +229,7 @@ type Subject struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 }
 

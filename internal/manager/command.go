@@ -153,5 +153,13 @@ func newLogger(streams ui.IO, level string) (logr.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return logr.Logger{}, fmt.Errorf("cannot log at level %q: it is none of debug, info, error", level)
 	}
-	return logr.FromSlogHandler(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l})), nil
+	return logr.FromSlogHandler(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l, ReplaceAttr: nameError})), nil
+}
+
+// nameError names the error of a log line error: logr calls it err.
+func nameError(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == "err" {
+		a.Key = "error"
+	}
+	return a
 }

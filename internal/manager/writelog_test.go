@@ -3,13 +3,14 @@ package manager
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/ui"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -47,7 +48,7 @@ func TestLogWrites(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		log := logr.FromSlogHandler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: tc.level}))
-		ctx := tenantnamespace.LogTenant(ctrl.LoggerInto(context.Background(), log), "team")
+		ctx := ctrl.LoggerInto(context.Background(), log.WithValues("tenant", "team"))
 		request, err := http.NewRequestWithContext(ctx, tc.method, "https://cluster.example.com"+tc.path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -60,5 +61,19 @@ func TestLogWrites(t *testing.T) {
 		if got := out.String(); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 		}
+	}
+}
+
+// TestErrorKey holds the key under which a log line has the error.
+func TestErrorKey(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log, err := newLogger(ui.IO{Err: &out}, "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Error(errors.New("refused"), "Reconciler error", "tenant", "team")
+	if got := out.String(); !strings.Contains(got, `"error":"refused","tenant":"team"`) {
+		t.Errorf("the error is not under the documented key: %s", got)
 	}
 }

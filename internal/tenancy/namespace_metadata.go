@@ -40,7 +40,7 @@ func SelectedMetadata(t *v1alpha1.Tenant, name string, have map[string]string) (
 		if !selects(entry.Selector, have) {
 			continue
 		}
-		values := strings.NewReplacer("{{ tenant.name }}", t.Name, "{{tenant.name}}", t.Name, "{{ namespace }}", name, "{{namespace}}", name)
+		values := selectedValues(t.Name, name)
 		for key, value := range entry.Labels {
 			if value = values.Replace(value); wrongSelectedLabel(key, value) == "" {
 				addMissing(labels, map[string]string{key: value})
@@ -53,6 +53,38 @@ func SelectedMetadata(t *v1alpha1.Tenant, name string, have map[string]string) (
 		}
 	}
 	return labels, annotations
+}
+
+// UnsetSelected returns an error that names the first label of spec.namespaces.selected that a namespace
+// cannot have because the value is wrong with the name of the namespace or of the Tenant in it, or nil.
+// [SelectedMetadata] leaves it out. [Metadata] reports the labels that no namespace can have.
+func UnsetSelected(t *v1alpha1.Tenant, name string, have map[string]string) error {
+	if t == nil {
+		return nil
+	}
+	set := maps.Clone(t.Spec.Namespaces.Labels)
+	for i := range t.Spec.Namespaces.Selected {
+		entry := &t.Spec.Namespaces.Selected[i]
+		if !selects(entry.Selector, have) {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(entry.Labels)) {
+			value := selectedValues(t.Name, name).Replace(entry.Labels[key])
+			if _, there := set[key]; there || wrongSelectedLabel(key, selectedValues("x", "x").Replace(entry.Labels[key])) != "" {
+				continue
+			}
+			set = added(set, key, value)
+			if wrong := wrongSelectedLabel(key, value); wrong != "" {
+				return fmt.Errorf("label %s of spec.namespaces.selected[%d] cannot be %s: %s", key, i, value, wrong)
+			}
+		}
+	}
+	return nil
+}
+
+// selectedValues replaces the variables in the values of spec.namespaces.selected.
+func selectedValues(tenant, namespace string) *strings.Replacer {
+	return strings.NewReplacer("{{ tenant.name }}", tenant, "{{tenant.name}}", tenant, "{{ namespace }}", namespace, "{{namespace}}", namespace)
 }
 
 func addMissing(to, from map[string]string) {
@@ -75,7 +107,7 @@ func selects(selector *metav1.LabelSelector, have map[string]string) bool {
 // checkSelected returns the mistakes in spec.namespaces.selected.
 func checkSelected(t *v1alpha1.Tenant) error {
 	var problems []error
-	values := strings.NewReplacer("{{ tenant.name }}", "x", "{{tenant.name}}", "x", "{{ namespace }}", "x", "{{namespace}}", "x")
+	values := selectedValues("x", "x")
 	for i := range t.Spec.Namespaces.Selected {
 		entry := &t.Spec.Namespaces.Selected[i]
 		if entry.Selector != nil {

@@ -50,3 +50,57 @@ func TestSelectedMetadata(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsetSelected names labels that are wrong in some namespaces only, and not the ones that an earlier entry sets.
+func TestUnsetSelected(t *testing.T) {
+	t.Parallel()
+	tenant := func(labels map[string]string, selected ...v1alpha1.SelectedMetadata) *v1alpha1.Tenant {
+		return &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}, Spec: v1alpha1.TenantSpec{Namespaces: v1alpha1.TenantNamespaces{Labels: labels, Selected: selected}}}
+	}
+	of := v1alpha1.SelectedMetadata{Labels: map[string]string{"of": "team-{{ namespace }}"}}
+	prod := v1alpha1.SelectedMetadata{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, Labels: of.Labels}
+	short, long := "web", strings.Repeat("w", 60)
+	for _, tc := range []struct {
+		reason    string
+		tenant    *v1alpha1.Tenant
+		namespace string
+		want      string
+	}{
+		{"no Tenant", nil, long, ""},
+		{"a name that fits", tenant(nil, of), short, ""},
+		{"a name that is too long with the rest of the value", tenant(nil, of), long, "label of of spec.namespaces.selected[0] cannot be team-" + long + ": must be no more than 63"},
+		{"an entry that does not select the namespace", tenant(nil, prod), long, ""},
+		{"the labels of all namespaces win", tenant(map[string]string{"of": "x"}, of), long, ""},
+		{"an earlier entry wins", tenant(nil, v1alpha1.SelectedMetadata{Labels: map[string]string{"of": "x"}}, of), long, ""},
+		{"a value that no namespace can have is a problem of the Tenant", tenant(nil, v1alpha1.SelectedMetadata{Labels: map[string]string{"of": "a b"}}), long, ""},
+	} {
+		got := ""
+		if err := tenancy.UnsetSelected(tc.tenant, tc.namespace, nil); err != nil {
+			got = err.Error()
+		}
+		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+		}
+	}
+}
+
+// TestBindingDescription names the labels and annotations that no RoleBinding can have.
+func TestBindingDescription(t *testing.T) {
+	t.Parallel()
+	tenant := &v1alpha1.Tenant{Spec: v1alpha1.TenantSpec{RoleBindings: []v1alpha1.TenantRoleBinding{
+		{Labels: map[string]string{"team": "dev", "example.com/x": ""}, Annotations: map[string]string{"note": "ü", "Example.com/X": "y"}},
+		{Labels: map[string]string{"a b": "c", "ok": "not ok", "kustomize.toolkit.fluxcd.io/name": "x"}, Annotations: map[string]string{"x y": "z"}},
+	}}}
+	_, _, err := tenancy.Metadata(tenant)
+	if err == nil {
+		t.Fatal("the labels are in order")
+	}
+	for _, want := range []string{"label a b of spec.roleBindings[1].labels", "label ok of spec.roleBindings[1].labels", "label kustomize.toolkit.fluxcd.io/name of", "annotation x y of spec.roleBindings[1].annotations"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the problems are without %q: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "spec.roleBindings[0]") {
+		t.Errorf("labels that a RoleBinding can have are refused: %v", err)
+	}
+}

@@ -74,8 +74,8 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 // Metadata returns the labels and annotations that the Tenant gives all of its namespaces, with its
 // Pod Security level. The label that names the tenant and those of spec.namespaces.selected are not
 // among them: see [NamespaceMetadata]. Metadata omits entries that no namespace can have. The error
-// names these entries, also those of spec.namespaces.selected, and the invalid selectors of
-// spec.roleBindings and spec.quotas.
+// names these entries, also those of spec.namespaces.selected and of spec.roleBindings, and the invalid
+// selectors of spec.roleBindings and spec.quotas.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -108,6 +108,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 		if _, err := metav1.LabelSelectorAsSelector(t.Spec.RoleBindings[i].NamespaceSelector); err != nil {
 			problems = append(problems, fmt.Errorf("spec.roleBindings[%d].namespaceSelector selects no namespace: %w", i, err))
 		}
+		problems = append(problems, checkDescription(i, &t.Spec.RoleBindings[i])...)
 	}
 	for i := range t.Spec.Quotas {
 		if _, err := metav1.LabelSelectorAsSelector(t.Spec.Quotas[i].NamespaceSelector); err != nil {
@@ -221,15 +222,43 @@ func others(ns Namespace, merged map[string]*rbacv1.RoleBinding) {
 // describe adds the labels and annotations of an entry of spec.roleBindings that an object can have.
 func describe(b *rbacv1.RoleBinding, labels, annotations map[string]string) {
 	for k, v := range labels {
-		if _, ours := b.Labels[k]; !ours && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0 && !strings.Contains(k, ".toolkit.fluxcd.io/") {
+		if _, ours := b.Labels[k]; !ours && wrongBindingLabel(k, v) == "" {
 			b.Labels[k] = v
 		}
 	}
 	for k, v := range annotations {
-		if len(validation.IsQualifiedName(strings.ToLower(k))) == 0 {
+		if wrongBindingAnnotation(k) == "" {
 			b.Annotations = added(b.Annotations, k, v)
 		}
 	}
+}
+
+// checkDescription returns the mistakes in the labels and annotations of the entry of
+// spec.roleBindings at an index: [describe] leaves them out.
+func checkDescription(index int, b *v1alpha1.TenantRoleBinding) (problems []error) {
+	for _, k := range slices.Sorted(maps.Keys(b.Labels)) {
+		if wrong := wrongBindingLabel(k, b.Labels[k]); wrong != "" {
+			problems = append(problems, fmt.Errorf("label %s of spec.roleBindings[%d].labels cannot be set: %s", k, index, wrong))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(b.Annotations)) {
+		if wrong := wrongBindingAnnotation(k); wrong != "" {
+			problems = append(problems, fmt.Errorf("annotation %s of spec.roleBindings[%d].annotations cannot be set: %s", k, index, wrong))
+		}
+	}
+	return problems
+}
+
+func wrongBindingLabel(key, value string) string {
+	wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+	if strings.Contains(key, ".toolkit.fluxcd.io/") {
+		wrong = append(wrong, "Flux would take the RoleBinding for one that it applied")
+	}
+	return strings.Join(wrong, "; ")
+}
+
+func wrongBindingAnnotation(key string) string {
+	return strings.Join(validation.IsQualifiedName(strings.ToLower(key)), "; ")
 }
 
 func added(m map[string]string, k, v string) map[string]string {

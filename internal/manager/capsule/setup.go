@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 		Watches(&corev1.ResourceQuota{}, toTenant, builder.WithPredicates(customResourcesCounted)).
 		Watches(&v1beta2.CapsuleConfiguration{}, toAll, builder.WithPredicates(changed)).
 		Watches(profile(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "capsule-tenant", tenantnamespace.TenantByName)}).
 		Build(r)
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		}), builder.WithPredicates(removed)).
 		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(changed, all)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "credentials", tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 		Complete(r)
 }
 

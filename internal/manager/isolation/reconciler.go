@@ -41,7 +41,6 @@ type Reconciler struct {
 // no longer desired. Without a valid profile it writes and deletes nothing. It returns an error if
 // it cannot read or write an object.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	profile, err := r.Profiles.Profile(ctx)
 	if errors.Is(err, tenancy.ErrInvalid) || err == nil && profile == nil {
 		return ctrl.Result{}, nil // all tenants are reconciled with the next profile

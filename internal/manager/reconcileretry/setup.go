@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/failureevents"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,7 +36,7 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Named("ask-"+strings.ToLower(r.Kind.Kind)).
 		For(failureevents.Object(r.Kind), builder.WithPredicates(predicate.NewPredicateFuncs(failed))).
 		Watches(&rbacv1.RoleBinding{}, toObjects, builder.WithPredicates(predicate.NewPredicateFuncs(gives))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "ask-"+strings.ToLower(r.Kind.Kind), tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 		Complete(r)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,7 +38,7 @@ func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 		Named("replicate-tenant").
 		For(&v1alpha1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(labelled)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "replicate-tenant", tenantnamespace.TenantByName)}).
 		Complete(tenants)
 }
 
@@ -54,7 +55,7 @@ func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error 
 			For(kind.empty(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deleted, requested))).
 			Watches(&corev1.Namespace{}, all, builder.WithPredicates(labelled)).
 			Watches(&v1beta2.Tenant{}, all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-			WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+			WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), name, tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 			Complete(r)
 		if err != nil {
 			return err

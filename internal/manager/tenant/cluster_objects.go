@@ -37,16 +37,35 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted
 			continue
 		}
 		err := tenantnamespace.Apply(ctx, r.Client, object)
-		if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok && apierrors.IsForbidden(err) {
-			f.problem(ReasonFailed, "the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", binding.RoleRef.Name, tenantnamespace.LabelBindable)
+		if problem := refused(object, err); problem != nil {
+			if f.tenant.DeletionTimestamp.IsZero() {
+				f.problem(ReasonFailed, "%v", problem)
+			} else {
+				// The object only gives rights, which end with the Tenant.
+				delete(kept, clusterKey(object))
+			}
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot apply %T %s: %w", object, object.GetName(), err)
+			return fmt.Errorf("cannot apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 		}
 	}
 	maps.DeleteFunc(have, func(key string, _ client.Object) bool { return kept[key] })
 	return r.removeCluster(ctx, have)
+}
+
+// refused returns an error that tells how to fix a cluster-scoped object that the API server refused, or
+// nil if the error is another one.
+func refused(object client.Object, err error) error {
+	if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok {
+		if problem := tenantnamespace.ExplainBinding(binding.RoleRef.Name, err); problem != nil {
+			return problem
+		}
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return fmt.Errorf("cannot apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+	}
+	return nil
 }
 
 // removeCluster deletes the cluster-scoped objects that the manager created for a tenant.

@@ -9,13 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,17 +73,18 @@ type Reconciler struct {
 	// change.
 	locations quotaLocations
 	pace      transferPace
+	attempts  attempts
 }
 
 // Reconcile reconciles one Tenant. It returns an error if it cannot read the cache or
 // write an object or the status. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.locations.forget(request.Name)
 			r.pace.forget(request.Name)
+			r.attempts.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -121,10 +125,62 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	f.profile = profile
 	for _, step := range []func(context.Context, *reconcileState) error{r.namespaces, r.create, r.cluster, r.quotas, r.reported, r.syncs, r.hosts} {
 		if err := step(ctx, f); err != nil {
-			return ctrl.Result{}, err
+			return ctrl.Result{}, errors.Join(err, r.unfinished(ctx, f, err))
 		}
 	}
+	r.attempts.forget(tenant.Name)
 	return r.finish(ctx, f)
+}
+
+// unfinished writes the error of a step, after which the reconciliation is tried again, into the
+// status of a Tenant that has no result for its generation. Otherwise Ready could remain True, or
+// missing, for as long as the error lasts. It writes at most every [soonInterval], since the change
+// triggers the next reconciliation at once.
+func (r *Reconciler) unfinished(ctx context.Context, f *reconcileState, cause error) error {
+	before := apimeta.FindStatusCondition(f.tenant.Status.Conditions, ConditionProvisioned)
+	if apierrors.IsConflict(cause) || before != nil && before.ObservedGeneration == f.tenant.Generation && before.Reason != ReasonProgressing {
+		return nil
+	}
+	if !r.attempts.due(f.tenant.Name, r.Now()) {
+		return nil
+	}
+	changed := f.tenant.DeepCopy()
+	apimeta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+		Type: ConditionProvisioned, ObservedGeneration: f.tenant.Generation,
+		Status: metav1.ConditionUnknown, Reason: ReasonProgressing, Message: short("the manager tries again: " + cause.Error()),
+	})
+	apimeta.SetStatusCondition(&changed.Status.Conditions, ready(changed, changed.Status.Conditions))
+	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Status().Update(ctx, changed, client.FieldOwner(tenantnamespace.FieldManager)))
+}
+
+// attempts holds when the errors of Tenants were last written into their statuses. The zero value is
+// ready to use. It is safe for concurrent use.
+type attempts struct {
+	mu    sync.Mutex
+	wrote map[string]time.Time
+}
+
+// due reports whether an error may be written now, and records it.
+func (a *attempts) due(tenant string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, ok := a.wrote[tenant]; ok && now.Sub(last) < soonInterval {
+		return false
+	}
+	if a.wrote == nil {
+		a.wrote = map[string]time.Time{}
+	}
+	a.wrote[tenant] = now
+	return true
+}
+
+func (a *attempts) forget(tenant string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.wrote, tenant)
 }
 
 // namespaces reads the namespaces of the tenant.
@@ -208,6 +264,9 @@ func (r *Reconciler) reported(_ context.Context, f *reconcileState) error {
 			}
 		case !r.Reports.about(ns.Name, f.tenant):
 			f.pending = append(f.pending, ns.Name)
+			if failure := r.Reports.failure(ns.Name, f.tenant); failure != "" && f.failure == "" {
+				f.failure = "namespace " + ns.Name + " is tried again: " + failure
+			}
 		default:
 			if problem := r.Reports.problem(ns.Name); problem != "" {
 				f.problem(ReasonFailed, "namespace %s: %s", ns.Name, problem)

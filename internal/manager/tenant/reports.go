@@ -16,6 +16,8 @@ type Reports struct {
 
 	mu    sync.Mutex
 	known map[string]report
+	// failing are the errors of the namespaces that the namespace reconciler retries.
+	failing map[string]report
 }
 
 // report is the result for one generation of one Tenant. It has the UID, since the generations
@@ -38,8 +40,25 @@ func (r *Reports) Report(tenant *v1alpha1.Tenant, namespace string, problem erro
 		r.known = map[string]report{}
 	}
 	r.known[namespace] = is
+	delete(r.failing, namespace)
 	r.mu.Unlock()
 	if before != is && r.Changed != nil {
+		r.Changed(tenant.Name)
+	}
+}
+
+// Retry implements [tenantnamespace.Reports].
+func (r *Reports) Retry(tenant *v1alpha1.Tenant, namespace string, err error) {
+	is := report{tenant: tenant.UID, generation: tenant.Generation, problem: err.Error()}
+	r.mu.Lock()
+	known := r.known[namespace]
+	news := r.failing[namespace] != is && (known.tenant != is.tenant || known.generation != is.generation)
+	if r.failing == nil {
+		r.failing = map[string]report{}
+	}
+	r.failing[namespace] = is
+	r.mu.Unlock()
+	if news && r.Changed != nil {
 		r.Changed(tenant.Name)
 	}
 }
@@ -49,6 +68,18 @@ func (r *Reports) Forget(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, namespace)
+	delete(r.failing, namespace)
+}
+
+// failure returns the error for which a namespace is not yet reconciled with the current version of the
+// Tenant, or "".
+func (r *Reports) failure(namespace string, tenant *v1alpha1.Tenant) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if is := r.failing[namespace]; is.tenant == tenant.UID && is.generation == tenant.Generation {
+		return is.problem
+	}
+	return ""
 }
 
 // about reports whether a namespace was reconciled with the current version of the Tenant.

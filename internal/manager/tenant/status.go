@@ -86,6 +86,8 @@ type reconcileState struct {
 	list    []*corev1.Namespace
 	// pending are the namespaces that are not reconciled yet.
 	pending []string
+	// failure is the error of the first of them that failed.
+	failure string
 	// reason and message are those of the first problem. more is the number of other problems.
 	reason, message string
 	more            int
@@ -135,15 +137,21 @@ func (f *reconcileState) problem(reason, format string, args ...any) {
 // maxMessage is the maximum length of a condition's message, in bytes, with room for a suffix.
 const maxMessage = 2048
 
+// short cuts a message after [maxMessage] bytes.
+func short(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
+}
+
 // provisioned returns the condition Provisioned, from the results of the steps.
 func (f *reconcileState) provisioned() metav1.Condition {
 	c := metav1.Condition{Type: ConditionProvisioned, ObservedGeneration: f.tenant.Generation}
 	switch {
 	case f.reason != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.reason, f.message
-		if len(c.Message) > maxMessage {
-			c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "") + "..."
-		}
+		c.Message = short(c.Message)
 		if f.more > 0 {
 			c.Message += fmt.Sprintf("; and %d more", f.more)
 		}
@@ -152,6 +160,9 @@ func (f *reconcileState) provisioned() metav1.Condition {
 		c.Message = fmt.Sprintf("%d of %d namespaces are in place, not yet %s", len(f.list)-len(f.pending), len(f.list), f.pending[0])
 		if len(f.list) == 1 {
 			c.Message = "namespace " + f.pending[0] + " is not in place yet"
+		}
+		if f.failure != "" {
+			c.Message = short(c.Message + "; " + f.failure)
 		}
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInPlace, fmt.Sprintf("%d namespaces are in place", len(f.list))

@@ -22,6 +22,10 @@ func (r *Reconciler) syncs(ctx context.Context, f *reconcileState) error {
 	for i := range f.tenant.Spec.Sync {
 		s := &f.tenant.Spec.Sync[i]
 		at := client.ObjectKey{Namespace: tenancy.SyncNamespace(f.tenant, s), Name: s.Name}
+		if !f.has(at.Namespace) {
+			f.syncAwaited = append(f.syncAwaited, fmt.Sprintf("namespace %s of spec.sync[%d], which the tenant does not have: list it in spec.namespaces.create, or choose another namespace", at.Namespace, i))
+			continue
+		}
 		source := tenancy.GitRepositoryKind
 		if s.OCI != nil {
 			source = tenancy.OCIRepositoryKind
@@ -85,9 +89,7 @@ func (f *reconcileState) synced() metav1.Condition {
 	switch {
 	case len(f.syncFailed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonFailed, strings.Join(f.syncFailed, "; ")
-		if len(c.Message) > maxMessage {
-			c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "") + "..."
-		}
+		c.Message = short(c.Message)
 	case len(f.syncAwaited) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonProgressing, "waiting for "+strings.Join(f.syncAwaited, ", ")
 	}

@@ -60,6 +60,10 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	} else {
 		err = r.applyLevel(ctx, ns, desired)
 	}
+	metadata := error(nil)
+	if tenant != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)) {
+		metadata, err = err, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
@@ -79,11 +83,11 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	// Objects that the rules certainly refuse are applied once the label marks the parameters
 	// as in force, since the change of the label triggers another reconciliation.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
-	complete, ours := tenant == nil || hasShares(tenant, ns, have), have.ours(tenant)
+	complete, ours := metadata == nil && (tenant == nil || hasShares(tenant, ns, have)), have.ours(tenant)
 	if !complete {
-		// The manager adds no rights before the quotas are in force, but it removes
-		// obsolete rights and keeps the limits. The creation of the quotas triggers the
-		// next reconciliation.
+		// The manager adds no rights before the quotas and the labels of the namespace, such as
+		// the Pod Security level, are in force, but it removes obsolete rights and keeps the
+		// limits. The creation of the quotas triggers the next reconciliation.
 		wanted = r.onlyRemovals(wanted, have)
 		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
@@ -94,8 +98,12 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if err := r.prune(ctx, ours, desired.List()); err != nil {
 		return ctrl.Result{}, nil, err
 	}
+	if metadata != nil && (result.RequeueAfter == 0 || result.RequeueAfter > grace) {
+		// A refusal may end without a change of the Tenant, such as one for lack of rights.
+		result.RequeueAfter = grace
+	}
 	if !complete {
-		return result, cmp.Or(problem, errWaiting), nil
+		return result, cmp.Or(metadata, problem, errWaiting), nil
 	}
 	if problem != nil {
 		// The new parameters may not have been written, and the previous ones may have defaults.
@@ -187,7 +195,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
 			continue
 		}
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)) {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !noRole(roleOf(object), err)) {
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}
 		if sync {
@@ -240,10 +248,43 @@ func (r *Reconciler) refusalDelay(ns *corev1.Namespace) time.Duration {
 
 // explain returns an error that tells how to fix a refused object.
 func explain(object client.Object, err error) error {
-	if b, ok := object.(*rbacv1.RoleBinding); ok && apierrors.IsForbidden(err) {
-		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", b.RoleRef.Name, LabelBindable)
+	if b, ok := object.(*rbacv1.RoleBinding); ok {
+		if problem := ExplainBinding(b.RoleRef.Name, err); problem != nil {
+			return problem
+		}
 	}
 	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
+}
+
+// ExplainBinding returns an error that tells how to fix a binding to a role that the API server refused because
+// the manager may not bind the role, or because the role does not exist. It returns nil for other errors.
+func ExplainBinding(role string, err error) error {
+	switch {
+	case noRole(role, err):
+		return fmt.Errorf("there is no ClusterRole %s: create it, and allow the manager to bind it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
+	}
+	return nil
+}
+
+// noRole reports whether the API server refused a binding because its role does not exist. The API server
+// reads the role if the manager may not bind it by name. The error names the role, and the kind of the binding.
+func noRole(role string, err error) bool {
+	var status apierrors.APIStatus
+	if role == "" || !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Group == rbacv1.GroupName && details.Name == role
+}
+
+// roleOf returns the role of a RoleBinding, or "" for another object.
+func roleOf(object client.Object) string {
+	if b, ok := object.(*rbacv1.RoleBinding); ok {
+		return b.RoleRef.Name
+	}
+	return ""
 }
 
 // deleteOtherRole deletes a binding with the manager's name for it and another role, since the role of

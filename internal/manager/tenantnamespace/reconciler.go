@@ -66,6 +66,8 @@ type Reports interface {
 	// Report records that a namespace matches a version of its Tenant, or the problem that
 	// prevents it.
 	Report(tenant *v1alpha1.Tenant, namespace string, problem error)
+	// Retry records the error for which the reconciliation of a namespace is tried again.
+	Retry(tenant *v1alpha1.Tenant, namespace string, err error)
 	// Forget drops the report on a namespace that no longer belongs to a tenant.
 	Forget(namespace string)
 }
@@ -112,9 +114,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("cannot read namespace %s: %w", request.Name, err)
 	}
-	if tenant, ok := tenancy.TenantOf(ns.Labels); ok {
-		ctx = LogTenant(ctx, tenant)
-	}
 	result, problem, err := r.reconcile(ctx, ns)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
 		// Another client changed the object first: reconcile with the next version.
@@ -125,12 +124,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.Failures.Set(ns.Name, problem)
 	return result, err
-}
-
-// LogTenant returns a context whose logger names a tenant under the key tenant, in the log lines of
-// all reconcilers.
-func LogTenant(ctx context.Context, tenant string) context.Context {
-	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("tenant", tenant))
 }
 
 // selectClasses writes the classes that the limits select into the parameters. It returns a problem
@@ -209,13 +202,15 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		}
 	}
 	result, problem, err = r.apply(ctx, ns, in.Tenant, desired, have)
-	problem = cmp.Or(problem, unselected, tenancy.UnallowedDefault(in.Tenant, profile))
+	problem = cmp.Or(problem, unselected, tenancy.UnallowedDefault(in.Tenant, profile), tenancy.UnsetSelected(in.Tenant, ns.Name, ns.Labels))
 	switch {
 	case err == nil:
 		r.report(in.Tenant, ns, problem)
 	case leaving:
 		// The Tenant is ready without the other objects of the namespace.
 		r.report(in.Tenant, ns, err)
+	case in.Tenant != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err):
+		r.Reports.Retry(in.Tenant, ns.Name, err)
 	}
 	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
 		result.RequeueAfter = later

@@ -74,7 +74,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		WatchesRawSource(source.Channel(r.ClassesChanged, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: LogConstructor(mgr.GetLogger(), "tenantnamespace", TenantByNamespace(mgr.GetClient()))}).
 		Build(r)
 	if err != nil {
 		return err
