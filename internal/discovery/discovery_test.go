@@ -464,7 +464,7 @@ func TestDeliveredAsController(t *testing.T) {
 		if account != "" {
 			spec["serviceAccountName"] = account
 		}
-		return by(fluxObject(flux.Kustomization, "flux-system", "team", spec), "flux-system/flux-system")
+		return by(fluxObject(flux.Kustomization, "flux-system", "team", spec), "flux-system/root")
 	}
 	const root = "https://git.example.com/platform"
 	for name, tc := range map[string]struct {
@@ -487,10 +487,9 @@ func TestDeliveredAsController(t *testing.T) {
 				rootKind = flux.OCIRepository
 			}
 			found := discover(t,
-				namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
 				clusterBinding("controllers", "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "kustomize-controller"}),
-				fluxObject(rootKind, "flux-system", "flux-system", map[string]any{"url": tc.platform}),
-				by(fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"sourceRef": map[string]any{"kind": string(rootKind), "name": "flux-system"}}), "flux-system/flux-system"),
+				fluxObject(rootKind, "flux-system", "root", map[string]any{"url": tc.platform}),
+				by(fluxObject(flux.Kustomization, "flux-system", "root", map[string]any{"sourceRef": map[string]any{"kind": string(rootKind), "name": "root"}}), "flux-system/root"),
 				fluxObject(flux.Kind(tc.kind), "flux-system", "team", map[string]any{"url": tc.url}), sync(tc.account, tc.kind),
 				namespace("team", map[string]string{Label: "team"}), account("team", "team", nil), gives("team", "edit", "ServiceAccount team/team"),
 			)

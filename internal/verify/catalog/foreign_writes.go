@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,6 +25,9 @@ const systemNamespace = "kube-system"
 // harmlessGroups are API groups whose objects change nothing for others: a Lease belongs to the program that
 // uses its name, and reviews are questions.
 var harmlessGroups = []string{"coordination.k8s.io", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io"}
+
+// connecting are the subresources that change no object. I8 and W2 are about them.
+var connecting = []string{"exec", "attach", "portforward", "proxy", "token"}
 
 // createsElsewhere returns the requests with which the tenant would create Flux objects of any kind in namespaces of
 // no tenant, as far as a role allows it: a source sends its Secret to the address that it names, and an
@@ -60,19 +64,20 @@ func (e *Scenario) createsElsewhere(ctx context.Context) ([]request, error) {
 // changesEverywhere returns the requests with which the tenant would change objects of others by a right in the
 // whole cluster, or in the namespace of Kubernetes' components.
 func (e *Scenario) changesEverywhere(ctx context.Context) ([]request, error) {
-	all, err := e.changesIn(ctx, e.Victim.Namespace, "the whole cluster", func(namespace string) bool { return !slices.Contains(e.Tenant.Namespaces, namespace) })
+	all, err := e.changesIn(ctx, "")
 	if err != nil || !slices.Contains(e.elsewhere(), systemNamespace) {
 		return all, err
 	}
-	there, err := e.changesIn(ctx, systemNamespace, "namespace "+systemNamespace, func(namespace string) bool { return namespace == systemNamespace })
+	there, err := e.changesIn(ctx, systemNamespace)
 	return append(all, there...), err
 }
 
-// changesIn reads the tenant's rules in a namespace and returns a request for each right to write namespaced
-// objects. The request is a dry run for an object in one of the places, if there is one, so that policies count. A
-// right to objects with names counts if such an object is there. where names the place in the evidence.
-func (e *Scenario) changesIn(ctx context.Context, namespace, where string, in func(namespace string) bool) ([]request, error) {
-	status, err := e.rulesIn(ctx, namespace)
+// changesIn reads the tenant's rules in a namespace of others, or in the whole cluster if place is empty, and returns
+// a request for each right to write namespaced objects. The request is a dry run for an object of others there, if there is
+// one, so that policies count. A right to objects with names counts if such an object is there.
+func (e *Scenario) changesIn(ctx context.Context, place string) ([]request, error) {
+	// No binding of the fleet is in the victim's namespace.
+	status, err := e.rulesIn(ctx, cmp.Or(place, e.Victim.Namespace))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the tenant's rights: %w", err)
 	}
@@ -89,7 +94,7 @@ func (e *Scenario) changesIn(ctx context.Context, namespace, where string, in fu
 				if slices.Contains(harmlessGroups, group) || group == "" && resource == "events" {
 					continue
 				}
-				r, err := e.changesOne(ctx, schema.GroupResource{Group: group, Resource: resource}, verbs, rule.ResourceNames, where, in)
+				r, err := e.changesOne(ctx, schema.GroupResource{Group: group, Resource: resource}, verbs, rule.ResourceNames, place)
 				if err != nil {
 					return nil, err
 				}
@@ -103,13 +108,20 @@ func (e *Scenario) changesIn(ctx context.Context, namespace, where string, in fu
 }
 
 // changesOne returns the request for the right to one resource, or nil if no object is namespaced or has the names.
-func (e *Scenario) changesOne(ctx context.Context, of schema.GroupResource, verbs, names []string, where string, in func(namespace string) bool) (*request, error) {
+func (e *Scenario) changesOne(ctx context.Context, of schema.GroupResource, verbs, names []string, place string) (*request, error) {
+	where := "the whole cluster"
+	if place != "" {
+		where = "namespace " + place
+	}
 	what := fmt.Sprintf("%s %s in %s", verbs[0], of, where)
 	held := &request{what: what, aimed: func(context.Context, *Scenario) error {
 		return &heldError{fmt.Sprintf("change objects of others, by the right to %s", what)}
 	}}
 	plain, subresource, _ := strings.Cut(of.Resource, "/")
-	if plain == "*" || of.Group == "*" {
+	switch {
+	case slices.Contains(connecting, subresource):
+		return nil, nil
+	case plain == "*" || of.Group == "*":
 		return held, nil
 	}
 	mapper := e.Admin.RESTMapper()
@@ -128,14 +140,15 @@ func (e *Scenario) changesOne(ctx context.Context, of schema.GroupResource, verb
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := e.Admin.List(ctx, list, client.Limit(maxListed)); err != nil {
+	if err := e.Admin.List(ctx, list, client.Limit(maxListed), client.InNamespace(place)); err != nil {
 		return nil, fmt.Errorf("cannot list %s: %w", of, err)
 	}
 	i := slices.IndexFunc(list.Items, func(m metav1.PartialObjectMetadata) bool {
-		return in(m.Namespace) && !strings.HasPrefix(m.Name, name("")) && (len(names) == 0 || slices.Contains(names, m.Name))
+		return !slices.Contains(e.Tenant.Namespaces, m.Namespace) && !strings.HasPrefix(m.Name, name("")) && (len(names) == 0 || slices.Contains(names, m.Name))
 	})
 	switch {
-	case i < 0 && len(names) > 0:
+	// The cluster's provider installs what is in the namespace of Kubernetes' components, so it may be missing here.
+	case i < 0 && len(names) > 0 && place != systemNamespace:
 		return nil, nil
 	case i < 0 || subresource != "" || verbs[0] == "deletecollection" || verbs[0] == "create":
 		if verbs[0] == "create" && len(names) > 0 && subresource == "" {

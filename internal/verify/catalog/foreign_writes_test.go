@@ -48,6 +48,7 @@ func TestChangesOfOthers(t *testing.T) {
 		"create":            {"nobody has such an object yet", roleRule("", "pods", "create"), nil, "create pods in the whole cluster"},
 		"everything":        {"stars cover namespaced objects", roleRule("*", "*", "*"), nil, "patch *.* in the whole cluster"},
 		"a subresource":     {"an eviction deletes a Pod", roleRule("", "pods/eviction", "create"), nil, "create pods/eviction in the whole cluster"},
+		"a shell":           {"I8 and W2 are about commands", roleRule("", "pods/exec", "create"), nil, ""},
 		"one of others":     {"an object with this name is in a namespace of others", roleRule("", "secrets", "update", "key"), []client.Object{secret("other", "key")}, "update Secret other/key"},
 		"one of its own":    {"only the tenant has an object with this name", roleRule("", "secrets", "update", "own"), []client.Object{secret("team", "own")}, ""},
 		"a name to create":  {"a request to create has no name", roleRule("", "secrets", "create", "key"), []client.Object{secret("other", "key")}, ""},
@@ -83,8 +84,10 @@ func TestChangesOfOthers(t *testing.T) {
 func TestChangesSystem(t *testing.T) {
 	t.Parallel()
 	dns := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}}
-	for place, want := range map[string]string{"kube-system": "patch ConfigMap kube-system/coredns", "monitoring": ""} {
-		e := withRules(place, []authorizationv1.ResourceRule{roleRule("", "configmaps", "patch", "coredns"), roleRule("coordination.k8s.io", "leases", "update", "team")}, dns)
+	for place, want := range map[string]string{"kube-system": "patch ConfigMap kube-system/corednspatch configmaps in namespace kube-system", "monitoring": ""} {
+		e := withRules(place, []authorizationv1.ResourceRule{
+			roleRule("", "configmaps", "patch", "coredns"), roleRule("", "configmaps", "patch", "of-the-provider"), roleRule("coordination.k8s.io", "leases", "update", "team"),
+		}, dns)
 		e.Admin, e.Tenant.Rights = mapped{e.Admin}, []discovery.Right{{Role: "Role/some", Namespace: place}}
 		all, err := e.changesEverywhere(t.Context())
 		got := ""

@@ -160,7 +160,7 @@ func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 				return e.As.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(b.Namespace), client.Limit(1))
 			}},
 		)
-		changed, err := e.changesIn(ctx, b.Namespace, "namespace "+b.Namespace, func(namespace string) bool { return namespace == b.Namespace })
+		changed, err := e.changesIn(ctx, b.Namespace)
 		if err != nil {
 			return nil, err
 		}
