@@ -71,9 +71,17 @@ func requestsElsewhere(all ...request) func(context.Context, *Scenario) Finding 
 			return notProven(firstLine(err.Error()))
 		}
 		further := append(created, changed...)
-		if last := requests(further...)(ctx, e); len(further) > 0 && last.Outcome != Stopped {
-			return last
-		}
-		return f
+		return thenTry(ctx, e, f, further)
 	}
+}
+
+// thenTry returns the finding of further requests unless they are stopped, and otherwise the finding of the first ones.
+func thenTry(ctx context.Context, e *Scenario, first Finding, further []request) Finding {
+	if len(further) == 0 {
+		return first
+	}
+	if last := requests(further...)(ctx, e); last.Outcome != Stopped {
+		return last
+	}
+	return first
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
 )
 
 // mapped is a client that knows the scopes of some kinds.
@@ -215,6 +216,26 @@ func TestReadsByName(t *testing.T) {
 		refused.Tenant.Rights = []discovery.Right{{Role: "Role/some", Namespace: tc.place}}
 		if f := attackOf(t, "W2-api").Run(t.Context(), refused); !strings.Contains(f.Evidence, want) {
 			t.Errorf("got %s %q %q, want %q", f.Outcome, f.Evidence, f.Reason, want)
+		}
+	}
+}
+
+// Without a right elsewhere, the attacks about such rights are stopped; with one, they get through.
+func TestRightsOfRoles(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		attack, place string
+		rules         []authorizationv1.ResourceRule
+		want          Outcome
+	}{
+		{"I3-api", VictimNamespace, nil, Stopped},
+		{"I3-api", VictimNamespace, []authorizationv1.ResourceRule{roleRule("*", "*", "delete")}, GotThrough},
+		{"I4-api", "team", nil, Stopped},
+	} {
+		e := withRulesAlone(tc.place, tc.rules)
+		e.Root = flux.Ref{Kind: flux.GitRepository, Namespace: "flux-system", Name: "flux-system"}
+		if f := attackOf(t, tc.attack).Run(t.Context(), e); f.Outcome != tc.want {
+			t.Errorf("%s with %v: got %+v, want %s", tc.attack, tc.rules, f, tc.want)
 		}
 	}
 }

@@ -91,10 +91,7 @@ func addPrivilegeEscalation(register func(...Attack)) {
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		if last := requests(bound...)(ctx, e); len(bound) > 0 && last.Outcome != Stopped {
-			return last
-		}
-		return f
+		return thenTry(ctx, e, f, bound)
 	}
 	register(attack)
 	attack.Owners = OwnersNever
