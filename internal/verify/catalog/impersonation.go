@@ -26,7 +26,7 @@ func addImpersonation(register func(...Attack)) {
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix: Fix{
-			Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; the roles edit, admin and cluster-admin have both",
+			Advice: "give the tenant's role neither the verbs impersonate and impersonate:MODE, nor create on serviceaccounts/token, nor approve on signers of certificates; the roles edit, admin and cluster-admin have both",
 			Rights: true,
 			Denied: []rbacv1.PolicyRule{
 				denied("", []string{"impersonate"}, "serviceaccounts", "users", "groups"),
