@@ -26,6 +26,8 @@ type admission struct {
 	// parts of names: it is searched once for each namespace, and a fleet has many.
 	spec         any
 	words, parts []string
+	// users are the texts in the expressions that look at the caller of a request, sorted.
+	users []string
 	// params are the parameters in the namespaces; nil if the binding reads no parameters
 	// there.
 	params []unstructured.Unstructured
@@ -110,7 +112,7 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 		}
 	}
 	for i, a := range b.admission {
-		b.admission[i].words, b.admission[i].parts = wordsOf(a.spec), partWords(a.spec)
+		b.admission[i].words, b.admission[i].parts, b.admission[i].users = wordsOf(a.spec), partWords(a.spec), userTexts(a.spec)
 	}
 	return nil
 }
@@ -221,11 +223,67 @@ func partWords(value any) []string {
 // textsOf returns the texts in the expressions of a value that look at parts of a text, and the patterns
 // with wildcards.
 func textsOf(value any) []string {
+	var all []string
+	walkTexts(value, func(v string) {
+		if looksInside.MatchString(v) {
+			all = append(all, literalsOf(v)...)
+		} else if strings.ContainsAny(v, "*?") {
+			all = append(all, v)
+		}
+	})
+	return all
+}
+
+// userTexts returns the texts in the expressions of a value that look at the user or the groups of a request, sorted.
+func userTexts(value any) []string {
+	var all []string
+	walkTexts(value, func(v string) {
+		if strings.Contains(v, "userInfo") {
+			all = append(all, literalsOf(v)...)
+		}
+	})
+	all = slices.DeleteFunc(all, func(text string) bool { return len(text) < minPart })
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// distinguish returns the policies and webhooks with texts that the names of an identity contain or match, each with the
+// texts; sorted.
+func (b *bounds) distinguish(o Owner) []string {
+	var all []string
+	for _, a := range b.admission {
+		var found []string
+		for _, text := range a.users {
+			pattern, err := regexp.Compile(text)
+			if slices.ContainsFunc(append(o.Groups(), o.User()), func(name string) bool {
+				return strings.Contains(name, text) || err == nil && pattern.MatchString(name)
+			}) {
+				found = append(found, text)
+			}
+		}
+		if len(found) > 0 {
+			all = append(all, a.name+" by "+strings.Join(found, " and "))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// literalsOf returns the texts in an expression.
+func literalsOf(expression string) []string {
+	var all []string
+	for _, m := range literals.FindAllStringSubmatch(expression, -1) {
+		all = append(all, m[1]+m[2])
+	}
+	return all
+}
+
+// walkTexts calls a function for each text in a value.
+func walkTexts(value any, of func(string)) {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
 	var plain any
 	_ = json.Unmarshal(content, &plain)
-	var all []string
 	var walk func(any)
 	walk = func(v any) {
 		switch v := v.(type) {
@@ -238,17 +296,10 @@ func textsOf(value any) []string {
 				walk(child)
 			}
 		case string:
-			if looksInside.MatchString(v) {
-				for _, m := range literals.FindAllStringSubmatch(v, -1) {
-					all = append(all, m[1]+m[2])
-				}
-			} else if strings.ContainsAny(v, "*?") {
-				all = append(all, v)
-			}
+			of(v)
 		}
 	}
 	walk(plain)
-	return all
 }
 
 // wordsOf returns the words of a value, sorted.

@@ -261,6 +261,9 @@ func (d *discovery) assign(namespace, name, why string) {
 		t = &Tenant{Name: name}
 		d.tenants[name] = t
 	}
+	if of := d.byNamespace[namespace]; of != nil && of != t {
+		t.Why = append(t.Why, fmt.Sprintf("%s, but the namespace is tenant %s's: tenants that share a namespace are not isolated from each other", why, of.Name))
+	}
 	if d.byNamespace[namespace] == nil {
 		d.byNamespace[namespace] = t
 		t.Why = append(t.Why, why)
@@ -370,9 +373,15 @@ func (d *discovery) ofOthers(u unstructured.Unstructured) bool {
 }
 
 // fromOthers reports whether a Kustomization in the platform's namespace delivers another Git
-// repository than the platform's own, and names no account.
+// repository than the platform's own, and names no account or a controller's.
 func (d *discovery) fromOthers(u unstructured.Unstructured) bool {
-	return u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && nested(u, "spec", "serviceAccountName") == "" && d.otherRepository(u)
+	return d.asController(u) && d.otherRepository(u)
+}
+
+// asController reports whether a Kustomization in the platform's namespace names no account, or the account of a controller.
+func (d *discovery) asController(u unstructured.Unstructured) bool {
+	account := nested(u, "spec", "serviceAccountName")
+	return u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && (account == "" || strings.HasSuffix(account, "-controller"))
 }
 
 // otherRepository reports whether a Kustomization delivers another Git repository than the platform's own.
@@ -394,6 +403,10 @@ func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
 			}
 		}
 	}
+	// The platform's own artifacts come from other repositories than its sync, so only the target says that this one is a tenant's.
+	if source := sourceOf(u); d.asController(u) && source.Kind == flux.OCIRepository && !d.fromRoot(u) && !d.rootIsArtifact() {
+		return d.byNamespace[nested(u, "spec", "targetNamespace")]
+	}
 	if !d.delegates(u) {
 		return nil
 	}
@@ -407,6 +420,16 @@ func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
 		}
 	}
 	return nil
+}
+
+// rootIsArtifact reports whether the platform's own repository is an OCI artifact: then its pipeline may push further ones.
+func (d *discovery) rootIsArtifact() bool {
+	for source := range d.roots {
+		if source.Kind == flux.OCIRepository {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *discovery) assignAccounts() {
@@ -423,6 +446,9 @@ func (d *discovery) assignAccounts() {
 	}
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
 		name := nested(u, "spec", "serviceAccountName")
+		if d.asController(u) && name != "" {
+			continue // The tenant acts as the controller by its commits alone.
+		}
 		if d.appliedByPlatform(&u) {
 			name = d.accountOf(u).Name
 		}
@@ -573,6 +599,9 @@ func (d *discovery) assignRepositories() {
 func (d *discovery) assignReleases() {
 	for _, u := range d.releases {
 		t, source := d.byNamespace[u.GetNamespace()], sourceOf(u)
+		if d.platform[u.GetNamespace()] && (source.Kind == flux.GitRepository || source.Kind == "Bucket") {
+			t = d.byNamespace[nested(u, "spec", "targetNamespace")]
+		}
 		_, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
 		if t == nil || remote || !d.appliedByPlatform(&u) || !d.limitless(u) || d.roots[source] || d.rootAddresses[d.address(source)] {
 			continue

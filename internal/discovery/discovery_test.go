@@ -3,6 +3,7 @@ package discovery
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -451,6 +452,66 @@ func TestAccountWithRights(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// TestDeliveredAsController checks that a tenant's repository is found if a Kustomization in the platform's namespace
+// delivers it with the rights of the controller.
+func TestDeliveredAsController(t *testing.T) {
+	t.Parallel()
+	sync := func(account, kind string) client.Object {
+		spec := map[string]any{"targetNamespace": "team", "sourceRef": map[string]any{"kind": kind, "name": "team"}}
+		if account != "" {
+			spec["serviceAccountName"] = account
+		}
+		return by(fluxObject(flux.Kustomization, "flux-system", "team", spec), "flux-system/root")
+	}
+	const root = "https://git.example.com/platform"
+	for name, tc := range map[string]struct {
+		reason        string
+		account, kind string
+		url, platform string
+		want          bool
+	}{
+		"a repository, no account":        {"the content is the tenant's", "", "GitRepository", "https://git.example.com/team", root, true},
+		"a repository, the controller's":  {"the account limits nothing", "kustomize-controller", "GitRepository", "https://git.example.com/team", root, true},
+		"an artifact, no account":         {"the same by OCI", "", "OCIRepository", "oci://images.example.com/team", root, true},
+		"an artifact, the controller's":   {"the same by OCI", "kustomize-controller", "OCIRepository", "oci://images.example.com/team", root, true},
+		"an artifact beside the platform": {"the pipeline of the platform pushes all artifacts", "", "OCIRepository", "oci://images.example.com/team", "oci://images.example.com/platform", false},
+		"the platform's repository":       {"the content is the platform's", "kustomize-controller", "GitRepository", root, root, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rootKind := flux.GitRepository
+			if strings.HasPrefix(tc.platform, "oci:") {
+				rootKind = flux.OCIRepository
+			}
+			found := discover(t,
+				clusterBinding("controllers", "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "kustomize-controller"}),
+				fluxObject(rootKind, "flux-system", "root", map[string]any{"url": tc.platform}),
+				by(fluxObject(flux.Kustomization, "flux-system", "root", map[string]any{"sourceRef": map[string]any{"kind": string(rootKind), "name": "root"}}), "flux-system/root"),
+				fluxObject(flux.Kind(tc.kind), "flux-system", "team", map[string]any{"url": tc.url}), sync(tc.account, tc.kind),
+				namespace("team", map[string]string{Label: "team"}), account("team", "team", nil), gives("team", "edit", "ServiceAccount team/team"),
+			)
+			if len(found) != 1 {
+				t.Fatalf("found %v", found)
+			}
+			if got := len(found[0].Repositories) == 1; got != tc.want {
+				t.Errorf("%s: the tenant's repositories are %v", tc.reason, found[0].Repositories)
+			}
+			if slices.ContainsFunc(found[0].Accounts, func(a Account) bool { return a.Name == "kustomize-controller" }) {
+				t.Errorf("the account of the controller is among %v", found[0].Accounts)
+			}
+		})
+	}
+}
+
+// TestSharedNamespace checks that the evidence about two tenants in one namespace says so.
+func TestSharedNamespace(t *testing.T) {
+	t.Parallel()
+	found := discover(t, namespace("shared", nil), account("shared", "blue", map[string]string{Label: "blue"}), account("shared", "red", map[string]string{Label: "red"}))
+	if len(found) != 2 || !strings.Contains(strings.Join(found[1].Why, " "), "tenants that share a namespace are not isolated") {
+		t.Errorf("found %+v", found)
 	}
 }
 

@@ -21,6 +21,9 @@ type Holder struct {
 	Platform bool
 	// Rights are the bindings that give the holder its roles.
 	Rights []Right
+	// Policies are the policies and webhooks that look at the names of users and groups, each with its texts that
+	// the holder's names contain; sorted. Two holders with the same Policies are the same to admission.
+	Policies []string
 	// grants are the bindings of Rights, and places their roles, each with the place where it applies; both
 	// in the same order.
 	grants []grant
@@ -29,7 +32,10 @@ type Holder struct {
 
 // Within reports whether another holder has all rights of h, in the same namespaces or in namespaces with
 // the same labels, bounds and admission.
-func (h Holder) Within(other Holder) bool { return len(h.Beyond(other)) == 0 }
+// Admission must not distinguish the two by their names.
+func (h Holder) Within(other Holder) bool {
+	return len(h.Beyond(other)) == 0 && slices.Equal(h.Policies, other.Policies)
+}
 
 // Beyond returns the rights of h that another holder lacks.
 func (h Holder) Beyond(other Holder) []Right {
@@ -51,7 +57,7 @@ func (h Holder) Account() Account {
 }
 
 // assignHolders finds the holders of each tenant: the existing accounts of its namespaces and of its Flux
-// objects, and the people that the platform bound in its namespaces alone.
+// objects, the people that the platform bound in its namespaces alone, and callers without credentials.
 func (d *discovery) assignHolders() {
 	for _, t := range d.tenants {
 		for _, a := range d.accounts {
@@ -61,6 +67,8 @@ func (d *discovery) assignHolders() {
 				d.addHolder(t, h, account.isSubject)
 			}
 		}
+		everybody := Owner{Kind: rbacv1.UserKind, Name: anonymous}
+		d.addHolder(t, Holder{Owner: everybody}, everybody.subject)
 		for _, o := range d.people(t) {
 			d.addHolder(t, Holder{Owner: o}, o.subject)
 		}
@@ -94,9 +102,10 @@ func (d *discovery) locate(t *Tenant, h *Holder) {
 	for _, g := range h.grants {
 		h.places = append(h.places, d.roleShape(g)+" in "+d.placeOf(t, g.namespace))
 	}
+	h.Policies = d.bounds.distinguish(h.Owner)
 	sorted := slices.Clone(h.places)
 	slices.Sort(sorted)
-	h.Shape = digest(append([]string{h.Kind}, slices.Compact(sorted)...))
+	h.Shape = digest(slices.Concat([]string{h.Kind}, slices.Compact(sorted), h.Policies))
 }
 
 // placeOf describes the namespace of a binding: a namespace of the tenant by its bounds and not by its name.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,6 +148,16 @@ func TestHolders(t *testing.T) {
 		"people whom the tenant bound": {
 			reason:  "a tenant cannot make the platform's people its own",
 			objects: []client.Object{with(gives("team", "edit", "Group ops"), byTeam), gives("", "secrets", "Group ops")},
+		},
+		"callers without credentials": {
+			reason:  "the tenant can send such requests, too",
+			objects: []client.Object{gives("", "secrets", "User system:anonymous")},
+			want:    []string{"User system:anonymous: ClusterRoleBinding secrets-system-anonymous"},
+		},
+		"their group": {
+			reason:  "the anonymous user is in it",
+			objects: []client.Object{gives("other", "view", "Group system:unauthenticated")},
+			want:    []string{"User system:anonymous: RoleBinding other/view-system-unauthenticated"},
 		},
 		"an account that does not exist": {
 			reason:  "nothing has its token",
@@ -291,6 +302,37 @@ func TestHoldersShape(t *testing.T) {
 	} {
 		if (tc.got == tc.want) != tc.equal {
 			t.Errorf("%s: shapes %s and %s, want equal: %t", what, tc.got, tc.want, tc.equal)
+		}
+	}
+}
+
+// A policy that knows the names of accounts may exempt one of them, so an account with the same rights is not the same.
+func TestDistinguishedHolders(t *testing.T) {
+	t.Parallel()
+	policy := func(expression string) []client.Object {
+		return []client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: expression}}}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p"}},
+		}
+	}
+	for reason, tc := range map[string]struct {
+		expression string
+		within     bool
+	}{
+		"no policy names it":             {"request.userInfo.username != 'system:serviceaccount:ops:ops'", true},
+		"a policy names it":              {"request.userInfo.username != 'system:serviceaccount:team:robot'", false},
+		"by a part of its name":          {"!request.userInfo.username.endsWith(':robot')", false},
+		"by a pattern":                   {"!request.userInfo.username.matches('^system:.*:ro[a-z]+$')", false},
+		"a policy names the first alone": {"request.userInfo.username == 'system:serviceaccount:team:team'", false},
+		"a policy about both":            {"request.userInfo.groups.exists(g, g == 'system:serviceaccounts:team')", true},
+		"a name in an object":            {"object.metadata.name != 'robot'", true},
+	} {
+		found := discover(t, append(policy(tc.expression),
+			namespace("team", map[string]string{Label: "team"}), account("team", "team", map[string]string{Label: "team"}), account("team", "robot", nil),
+			gives("team", "edit", "ServiceAccount team/team"), gives("team", "edit", "ServiceAccount team/robot"))...)
+		first, robot := found[0].Holder("system:serviceaccount:team:team"), found[0].Holder("system:serviceaccount:team:robot")
+		if got := robot.Within(first); got != tc.within || len(robot.Beyond(first)) > 0 {
+			t.Errorf("%s: got %t, policies %q and %q, want %t", reason, got, robot.Policies, first.Policies, tc.within)
 		}
 	}
 }

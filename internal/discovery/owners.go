@@ -36,6 +36,9 @@ func (o Owner) String() string {
 // member is the name of an invented user. The user is a member of one group only.
 const member = "tenure-attack-member"
 
+// anonymous is the user of requests without credentials, which everybody who reaches the API server can send.
+const anonymous = "system:anonymous"
+
 // User returns the owner's user name or, for a group, the name of an invented member.
 func (o Owner) User() string {
 	switch o.Kind {
@@ -55,6 +58,9 @@ func (o Owner) Groups() []string {
 		return Account{o.Namespace, o.Name}.Groups()
 	case rbacv1.GroupKind:
 		return []string{o.Name, "system:authenticated"}
+	}
+	if o.Name == anonymous {
+		return []string{"system:unauthenticated"}
 	}
 	return []string{"system:authenticated"}
 }

@@ -41,7 +41,7 @@ func Rows() []Row {
 		singleControl(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
-		singleControl(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
+		singleControl(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I3-api", "I4-api"),
 		singleControl(role("create rolebindings", within, allow([]string{"create"}, rbacv1.GroupName, "rolebindings")), "I4-api-RoleBinding"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),

@@ -239,14 +239,14 @@ func (s state) open() map[string]bool {
 		"I4-api-RoleBinding": in("create", rbacv1.GroupName, "rolebindings"),
 
 		"I1-git":                      out("create", "", "configmaps") || delivers,
-		"I3-api":                      out("create", kustomizeGroup, "kustomizations") || out("create", helmGroup, "helmreleases") || out("patch", sourceGroup, "gitrepositories"),
+		"I3-api":                      s.writesElsewhere(),
 		"I3-git":                      out("create", kustomizeGroup, "kustomizations") && out("patch", kustomizeGroup, "kustomizations") || delivers,
 		"I11-api":                     out("create", "", "configmaps") && syncs && !s.outside,
 		"I11-git":                     out("create", "", "configmaps") || delivers,
 		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases && !s.outside,
 		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases && !s.outside,
 		"W2-api": out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log") ||
-			out("patch", "", "pods/ephemeralcontainers") || out("update", "", "pods/ephemeralcontainers") || out("create", "", "nodes/proxy"),
+			out("patch", "", "pods/ephemeralcontainers") || out("update", "", "pods/ephemeralcontainers") || out("create", "", "nodes/proxy") || out("list", "", "pods"),
 
 		"I4-api": binds || out("patch", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles") ||
 			(out("create", rbacv1.GroupName, "clusterroles") || out("patch", rbacv1.GroupName, "clusterroles")) && out("escalate", rbacv1.GroupName, "clusterroles") || escalates && !everything,
@@ -263,6 +263,22 @@ func (s state) open() map[string]bool {
 		"I21-api-labels":     namespaces,
 		"I17-api":            policies && out("patch", "admissionregistration.k8s.io", "validatingadmissionpolicybindings") || out("create", "admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 	}
+}
+
+// notOfNamespaces are resources of the cluster, and those that change no object of a namespace.
+var notOfNamespaces = []string{
+	"namespaces", "namespaces/status", "namespaces/finalize", "nodes", "nodes/status", "persistentvolumes", "clusterroles", "clusterrolebindings", "customresourcedefinitions", "apiservices",
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "pods/exec", "pods/attach", "pods/portforward", "serviceaccounts/token", "leases", "events",
+}
+
+// writesElsewhere reports whether the tenant may write objects in all namespaces.
+func (s state) writesElsewhere() bool {
+	writes := []string{"*", "create", "update", "patch", "delete", "deletecollection"}
+	return slices.ContainsFunc(s.everywhere, func(r rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(r.Verbs, func(verb string) bool { return slices.Contains(writes, verb) }) &&
+			slices.ContainsFunc(r.Resources, func(resource string) bool { return !slices.Contains(notOfNamespaces, resource) })
+	})
 }
 
 // uncounted reports whether the tenant may create objects of a kind of Flux that no quota

@@ -58,8 +58,17 @@ func (e *Scenario) editsElsewhere(ctx context.Context) ([]request, error) {
 		if err != nil {
 			return nil, err
 		}
+		creates := func(resource string) bool {
+			return slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
+				return len(rule.ResourceNames) == 0 && covers(rule, "create", resource)
+			})
+		}
 		for _, v := range values {
-			if writes(v.resource(), v.object.GetName()) {
+			there, err := e.exists(ctx, v.object)
+			if err != nil {
+				return nil, err
+			}
+			if there && writes(v.resource(), v.object.GetName()) || !there && creates(v.resource()) {
 				all = append(all, v.request())
 			}
 		}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,8 +38,9 @@ func addForeignNamespaceObject(register func(...Attack)) {
 		References: []string{"flux2-multi-tenancy: roles"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},
 	}
-	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, []string{"HelmRelease", "Kustomization"}
-	attack.Run = requests(
+	attack.Via, attack.Owners, attack.Kinds = API, OwnersAnywhere, slices.Concat(everySync, []string{"*", "HelmChart", "ImagePolicy", "ImageRepository", "ImageUpdateAutomation", "Alert", "Provider", "Receiver"})
+	attack.Title = "creates a Flux object in the platform's or another tenant's namespace, or changes objects of others"
+	attack.Run = requestsElsewhere(
 		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(platform)), own: own},
 		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(victim)), own: own},
 		request{what: "create a HelmRelease in the platform's namespace", aimed: creating(releaseIn(platform)), own: ownRelease},
@@ -49,6 +51,37 @@ func addForeignNamespaceObject(register func(...Attack)) {
 		}},
 	)
 	register(attack)
-	attack.Owners = OwnersNever
+	attack.Owners, attack.Title = OwnersNever, "creates a Flux object in the platform's or another tenant's namespace"
 	register(deliversManifests(attack, "Kustomization", kustomizationIn(victim), kustomizationIn(func(e *Scenario) string { return e.Namespace })))
+}
+
+// requestsElsewhere is [requests] with the requests that the tenant's roles allow in namespaces of others.
+func requestsElsewhere(all ...request) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		f := requests(all...)(ctx, e)
+		if f.Outcome != Stopped {
+			return f
+		}
+		created, err := e.createsElsewhere(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		changed, err := e.changesEverywhere(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		further := append(created, changed...)
+		return thenTry(ctx, e, f, further)
+	}
+}
+
+// thenTry returns the finding of further requests unless they are stopped, and otherwise the finding of the first ones.
+func thenTry(ctx context.Context, e *Scenario, first Finding, further []request) Finding {
+	if len(further) == 0 {
+		return first
+	}
+	if last := requests(further...)(ctx, e); last.Outcome != Stopped {
+		return last
+	}
+	return first
 }

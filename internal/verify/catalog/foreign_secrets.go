@@ -42,16 +42,23 @@ func addForeignSecrets(register func(...Attack)) {
 		{"attach to another tenant's Pods", "create", "pods/attach", victim},
 		{"connect to ports of another tenant's Pods", "create", "pods/portforward", victim},
 		{"reach another tenant's Services through the API server", "get", "services/proxy", victim},
+		{"reach another tenant's Pods through the API server", "get", "pods/proxy", victim},
 		{"run commands in the platform's Pods", "create", "pods/exec", platform},
 		{"read the logs of the platform's Pods", "get", "pods/log", platform},
 		{"reach the platform's Services through the API server", "get", "services/proxy", platform},
-		{"reach a node's kubelet through the API server", "get", "nodes/proxy", everywhere},
-		{"run commands on a node through its kubelet", "create", "nodes/proxy", everywhere},
+		{"reach the platform's Pods through the API server", "get", "pods/proxy", platform},
 		{"run commands in another tenant's Pods", "patch", "pods/ephemeralcontainers", victim},
 		{"run commands in another tenant's Pods", "update", "pods/ephemeralcontainers", victim},
 	} {
 		all = append(all, request{what: right.what, aimed: mayNot(right.verb, right.resource, right.namespace)})
 	}
+	all = append(all,
+		request{what: "list the Pods of another tenant, with their environment", aimed: mayNot("list", "pods", victim)},
+		// A single node runs Pods of several tenants.
+		request{what: "reach a node's kubelet", aimed: func(ctx context.Context, e *Scenario) error {
+			return holdsNone(e.Victim.Namespace, right{what: "read and run commands through a node's kubelet", verbs: []string{"get", "create"}, resources: []string{"nodes/proxy"}})(ctx, e)
+		}},
+	)
 	register(Attack{
 		ID: "W2", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"*"},
@@ -92,6 +99,9 @@ func (e *Scenario) readsElsewhere() []request {
 			request{what: "list the Secrets of namespace " + place, aimed: mayNot("list", "secrets", in)},
 			request{what: "run commands in the Pods of namespace " + place, aimed: mayNot("create", "pods/exec", in)},
 		)
+		if place == systemNamespace {
+			all = append(all, request{what: "read a Secret of namespace " + place, aimed: holdsNone(place, right{what: "read a Secret of Kubernetes' components", verbs: []string{"get"}, resources: []string{"secrets"}})})
+		}
 	}
 	return all
 }

@@ -156,7 +156,18 @@ func (e *Scenario) boundElsewhere(ctx context.Context) ([]request, error) {
 			request{what: "read the Secrets of " + b.Namespace + " " + as, aimed: func(ctx context.Context, e *Scenario) error {
 				return e.As.List(ctx, &corev1.SecretList{}, client.InNamespace(b.Namespace), client.Limit(1))
 			}},
+			request{what: "read the ConfigMaps of " + b.Namespace + " " + as, aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(b.Namespace), client.Limit(1))
+			}},
 		)
+		changed, err := e.changesIn(ctx, b.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range changed {
+			r.what += " " + as
+			all = append(all, r)
+		}
 	}
 	return all, nil
 }

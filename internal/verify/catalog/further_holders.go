@@ -27,11 +27,12 @@ func (e *Scenario) prepareHolders(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot attack as %s of tenant %s: %w", h, e.Tenant.Name, err)
 		}
+		other.distinguished = !slices.Equal(h.Policies, first.Policies)
 		covered, err := e.coversRightsOf(ctx, other)
 		if err != nil {
 			return fmt.Errorf("cannot read the rights of %s of tenant %s: %w", h, e.Tenant.Name, err)
 		}
-		if covered {
+		if covered && !other.distinguished {
 			continue
 		}
 		other.readLimits(ctx)
@@ -46,6 +47,10 @@ func (e *Scenario) actingAs(h discovery.Holder, beyond []discovery.Right) (*Scen
 	var reasons []string
 	for _, r := range beyond {
 		reasons = append(reasons, r.Role+" by "+r.Binding)
+	}
+	if len(beyond) == 0 {
+		beyond = h.Rights // A policy distinguishes it.
+		reasons = []string{"the rights of " + e.Account.String() + ", and which policies distinguish from it by its name"}
 	}
 	who := identity{name: h.String() + ", which has " + strings.Join(reasons, " and "), user: h.User(), groups: h.Groups()}
 	as, err := asIdentity(e.config, who)
@@ -140,13 +145,17 @@ func within(narrow, wide []string) bool {
 
 // delayed returns the scenarios that try an attack as an owner or a further identity although the attack waits for
 // Flux, with the repository of the account: if RBAC alone refused it to the account, it depends on the rights of the
-// others. The holder may lack a right that the attack needs, so only a finding that got through counts.
+// others. The same holds if a policy refused it, and policies distinguish the identity. The holder may lack a right that the attack needs, so only a finding that got through counts.
 func (e *Scenario) delayed(a Attack, findings []Finding) []*Scenario {
-	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped || !slices.Contains([]string{rbac, rbac + ownToo}, findings[0].Control) {
+	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped {
 		return nil
 	}
+	byRBAC, byPolicy := slices.Contains([]string{rbac, rbac + ownToo}, findings[0].Control), isPolicy(findings[0].Control)
 	var all []*Scenario
 	for _, other := range slices.Concat(e.owners, e.holders) {
+		if !byRBAC && !(byPolicy && other.distinguished) {
+			continue
+		}
 		if other.Namespace != e.Namespace || a.Owners != OwnersNever && slices.Contains(e.owners, other) {
 			continue
 		}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,8 @@ func TestTryAllAsHolders(t *testing.T) {
 		"waits for Flux":   {"if RBAC refused it to the account", Attack{ID: "I1", Via: API, Deep: true}, refused, gotThrough("it could"), through},
 		"waits, no rights": {"if RBAC refused it to the account, and its own objects too", Attack{ID: "I1", Via: API, Deep: true}, stopped("RBAC (own objects too)", "no"), gotThrough("it could"), through},
 		"another control":  {"stops the attack whoever tries it", Attack{ID: "I1", Via: API, Deep: true}, stopped("flag --default-service-account", "no"), gotThrough("it could"), stopped("flag --default-service-account", "no")},
+		"a policy":         {"stops everybody alike", Attack{ID: "I1", Via: API, Deep: true}, stopped("policy p", "no"), gotThrough("it could"), stopped("policy p", "no")},
+		"exempt":           {"a policy that knows the names of accounts may not stop this one", Attack{ID: "I1", Via: API, Deep: true}, stopped("policy p", "no"), gotThrough("it could"), through},
 		"needs a delivery": {"as the account", Attack{ID: "I1", Via: Git, Deep: true}, refused, gotThrough("it could"), refused},
 		"through a commit": {"Flux applies it as the account", Attack{ID: "I5", Via: Git}, refused, gotThrough("it could"), refused},
 		"by the proxy":     {"it asks for the rights that the API server has", Attack{ID: "W2", Via: Proxy, Owners: OwnersAccounts}, refused, gotThrough("it could"), refused},
@@ -40,7 +43,7 @@ func TestTryAllAsHolders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env("a", "", "")
-			e.holders = []*Scenario{{who: identity{name: "ServiceAccount a/ci"}, further: rights}}
+			e.holders = []*Scenario{{who: identity{name: "ServiceAccount a/ci"}, further: rights, distinguished: strings.Contains(name, "exempt")}}
 			tc.attack.Run = func(_ context.Context, e *Scenario) Finding {
 				if e.further != nil {
 					return tc.holder

@@ -404,7 +404,7 @@ func TestRightsElsewhere(t *testing.T) {
 		"Pods":          {"and a Pod that runs as it", "I8-api", "monitoring", "create deployments.apps", in("monitoring"), "run a Pod as an account of namespace monitoring, by the right to create deployments.apps"},
 		"Secrets":       {"Secrets of a namespace that is not Flux's", "W2-api", "kube-system", "get secrets", in("kube-system"), "read the Secrets of namespace kube-system"},
 		"groups":        {"the group system:masters may do everything", "I8-api", "", "impersonate groups", in(""), "impersonate any group"},
-		"certificates":  {"a certificate says who one is", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), "approve a certificate of its own for any user"},
+		"certificates":  {"an approval also needs the right to the signer", "I8-api", "", "update certificatesigningrequests.certificates.k8s.io/approval", in(""), ""},
 		"at home":       {"the tenant's own namespaces are no other ones", "I8-api", "apps", "create deployments.apps", in("apps"), ""},
 		"another team":  {"a team may own two tenants, and I12 is about accounts of others", "I8-api", "billing", "create deployments.apps", in("billing"), ""},
 		"harmless":      {"a right that gives nothing of others", "W2-api", "kube-system", "get services", in("kube-system"), ""},

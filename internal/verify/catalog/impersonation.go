@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,11 @@ func addImpersonation(register func(...Attack)) {
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix: Fix{
-			Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; the roles edit, admin and cluster-admin have both",
+			Advice: "give the tenant's role neither the verbs impersonate and impersonate:MODE, nor create on serviceaccounts/token, nor approve on signers of certificates; the roles edit, admin and cluster-admin have both",
 			Rights: true,
 			Denied: []rbacv1.PolicyRule{
 				denied("", []string{"impersonate"}, "serviceaccounts", "users", "groups"),
+				denied("authentication.k8s.io", []string{"impersonate:serviceaccount", "impersonate:user-info", "impersonate:arbitrary-node", "impersonate:associated-node"}, "serviceaccounts", "users", "groups", "nodes"),
 				denied("", writing, "serviceaccounts/token"),
 			},
 		},
@@ -70,16 +72,39 @@ func (e *Scenario) actsElsewhere() []request {
 			if err != nil {
 				return err
 			}
-			return holdsNone(e.Victim.Namespace, right{what: "act as somebody with other rights", verbs: []string{"impersonate"}, resources: []string{"users", "groups", "serviceaccounts"}, counts: powerful})(ctx, e)
+			if err := holdsNone(e.Victim.Namespace, right{what: "act as somebody with other rights", verbs: []string{"impersonate"}, resources: []string{"users", "groups", "serviceaccounts"}, counts: powerful})(ctx, e); !apierrors.IsForbidden(err) {
+				return err
+			}
+			return impersonatesNone(e.Victim.Namespace, powerful)(ctx, e)
 		}},
-		{what: "approve a certificate of its own for any user", aimed: holdsNone(e.Victim.Namespace, right{
-			what: "approve a certificate of its own for any user", verbs: []string{"update", "patch"}, resources: []string{"certificatesigningrequests.certificates.k8s.io/approval"},
-		})},
+		{what: "impersonate an account of its namespace with constraints", aimed: impersonatesNone(e.Namespace, nil)},
+		{what: "approve a certificate for any user", aimed: approvesNone},
 	}
 	for _, place := range e.elsewhere() {
 		all = append(all, request{what: "act as an account of namespace " + place, aimed: holdsNone(place, actingRights(place)...)})
 	}
 	return all
+}
+
+// clientSigners are the signers whose certificates the API server accepts as identities of clients.
+var clientSigners = []string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"}
+
+// approvesNone looks for the rights to approve a certificate that is an identity. The admission plugin CertificateApproval
+// demands the verb approve on the signer, too: a tenant may approve the certificates of a signer of its own.
+func approvesNone(ctx context.Context, e *Scenario) error {
+	err := holdsNone(e.Victim.Namespace, right{
+		what: "approve a certificate for any user", verbs: []string{"update", "patch"}, resources: []string{"certificatesigningrequests.certificates.k8s.io/approval"},
+	})(ctx, e)
+	var held *heldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	return holdsNone(e.Victim.Namespace, right{
+		what: "approve a certificate for any user", verbs: []string{"approve"}, resources: []string{"signers.certificates.k8s.io"},
+		counts: func(name string) bool {
+			return slices.ContainsFunc(clientSigners, func(signer string) bool { return name == signer || name == "kubernetes.io/*" })
+		},
+	})(ctx, e)
 }
 
 // powerful returns a function that reports whether a binding outside of the tenant's namespaces names a

@@ -166,6 +166,13 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 			break
 		}
 	}
+	if len(all) == 0 {
+		reason := "the tenant has neither an account nor an owner to attack as"
+		if len(e.Tenant.Namespaces) == 0 && len(e.Tenant.Why) > 0 {
+			reason += ": " + strings.Join(e.Tenant.Why, "; ")
+		}
+		return notProven(reason)
+	}
 	return worstFinding(all)
 }
 

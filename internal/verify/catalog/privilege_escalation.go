@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func addPrivilegeEscalation(register func(...Attack)) {
@@ -79,7 +83,15 @@ func addPrivilegeEscalation(register func(...Attack)) {
 				})},
 			)
 		}
-		return requests(all...)(ctx, e)
+		f := requests(all...)(ctx, e)
+		if f.Outcome != Stopped {
+			return f
+		}
+		bound, err := e.bindsMore(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return thenTry(ctx, e, f, bound)
 	}
 	register(attack)
 	attack.Owners = OwnersNever
@@ -96,21 +108,110 @@ func widens(ctx context.Context, e *Scenario, roles, bindings string) error {
 	if roles == "clusterroles" {
 		namespace, ways = e.Victim.Namespace, append(ways, way{"bind", roles, bindings})
 	}
-	holds := func(resource string, verbs ...string) error {
-		return holdsNone(namespace, right{what: "give itself more rights", verbs: verbs, resources: []string{resource + group}})(ctx, e)
+	holds := func(resource string, counts func(string) bool, verbs ...string) error {
+		return holdsNone(namespace, right{what: "give itself more rights", verbs: verbs, resources: []string{resource + group}, counts: counts})(ctx, e)
+	}
+	status, err := e.rulesIn(ctx, namespace)
+	if err != nil {
+		return fmt.Errorf("cannot read the tenant's rights: %w", err)
 	}
 	var last error
 	for _, w := range ways {
 		var held *heldError
-		if last = holds(w.on, w.verb); !errors.As(last, &held) {
+		if last = holds(w.on, nil, w.verb); !errors.As(last, &held) {
 			if judge(last, "").Outcome != Stopped {
 				return last
 			}
 			continue
 		}
-		if last = holds(w.writes, "create", "update", "patch"); judge(last, "").Outcome != Stopped {
+		var counts func(string) bool
+		writing := []string{"create", "update", "patch"}
+		// The right to escalate roles with names is a right to change these.
+		if names, all := namesOf(status.ResourceRules, w.verb, w.on+group); w.on == w.writes && !all {
+			counts, writing = func(name string) bool { return slices.Contains(names, name) }, writing[1:]
+		}
+		if last = holds(w.writes, counts, writing...); judge(last, "").Outcome != Stopped {
 			return last
 		}
 	}
 	return last
+}
+
+// bindsMore returns the requests with which the tenant would bind a role in its own namespace that a rule with the
+// verb bind names, if this role has more rights there than the tenant: the other attacks try the tenant's rights without
+// that role.
+func (e *Scenario) bindsMore(ctx context.Context) ([]request, error) {
+	status, err := e.rulesIn(ctx, e.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the tenant's rights: %w", err)
+	}
+	var all []request
+	for _, kind := range []string{"ClusterRole", "Role"} {
+		names, _ := namesOf(status.ResourceRules, "bind", strings.ToLower(kind)+"s."+rbacv1.GroupName)
+		slices.Sort(names)
+		for _, of := range slices.Compact(names) {
+			u := object(rbacv1.SchemeGroupVersion.String(), kind, "", of, nil)
+			if kind == "Role" {
+				u.SetNamespace(e.Namespace)
+			}
+			role := &rbacv1.ClusterRole{}
+			if err := e.Admin.Get(ctx, keyOf(u), u); apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return nil, fmt.Errorf("cannot read %s %s: %w", kind, of, err)
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, role); err != nil {
+				return nil, fmt.Errorf("cannot read %s %s: %w", kind, of, err)
+			}
+			if hasAll(status.ResourceRules, role.Rules) {
+				continue
+			}
+			all = append(all, request{
+				what: fmt.Sprintf("bind %s %s, which has rights that it lacks, in its own namespace", kind, of),
+				aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+					return object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Namespace, name("i4"), map[string]any{
+						"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": of},
+						"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": name("i4"), "namespace": e.Account.Namespace}},
+					})
+				}),
+			})
+		}
+	}
+	return all, nil
+}
+
+// hasAll reports whether rules give all rights of a role to namespaced resources.
+func hasAll(held []authorizationv1.ResourceRule, role []rbacv1.PolicyRule) bool {
+	for _, rule := range role {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				full := resource
+				if group != "" {
+					plain, subresource, sub := strings.Cut(resource, "/")
+					if full = plain + "." + group; sub {
+						full += "/" + subresource
+					}
+				}
+				for _, verb := range rule.Verbs {
+					if !slices.ContainsFunc(held, func(h authorizationv1.ResourceRule) bool {
+						return covers(h, verb, full) && (len(h.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, h.ResourceNames))
+					}) {
+						return false
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
+// namesOf returns the names in the rules that give a verb on a resource, and whether one of them has no names and so
+// covers all objects.
+func namesOf(rules []authorizationv1.ResourceRule, verb, resource string) (names []string, all bool) {
+	for _, rule := range rules {
+		if covers(rule, verb, resource) {
+			names, all = append(names, rule.ResourceNames...), all || len(rule.ResourceNames) == 0
+		}
+	}
+	return names, all
 }

@@ -66,6 +66,8 @@ type Scenario struct {
 	// rights of such an identity that the account lacks; nil for the account and the owners.
 	holders []*Scenario
 	further []discovery.Right
+	// distinguished is set for a further identity that policies treat in another way than the account, by its name.
+	distinguished bool
 	// unlike are scenarios in namespaces of the tenant with other controls; see [Attack.inEachOf].
 	unlike []*Scenario
 	// tenants are all tenants of the cluster.
