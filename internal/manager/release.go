@@ -71,7 +71,7 @@ func runReleaser(ctx context.Context, config *rest.Config, o Options) error {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	r := &releaser{client: c, kinds: heldKinds(o.Capsule)}
-	if err := errors.Join(mgr.Add(r), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("released", r.check)); err != nil {
+	if err := errors.Join(mgr.Add(r), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("released", r.check), addMetrics(ctx, mgr, o.MetricsAddr)); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
