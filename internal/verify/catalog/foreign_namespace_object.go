@@ -70,7 +70,7 @@ func requestsElsewhere(all ...request) func(context.Context, *Scenario) Finding 
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		further := append(created, changed...)
+		further := slices.Concat(created, changed)
 		return thenTry(ctx, e, f, further)
 	}
 }
