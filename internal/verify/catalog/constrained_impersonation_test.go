@@ -54,7 +54,7 @@ func TestConstrainedImpersonation(t *testing.T) {
 func withRulesAlone(namespace string, rules []authorizationv1.ResourceRule) *Scenario {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("user \"x\" cannot create resource \"things\""))
 	e := withRules(namespace, rules)
-	e.As = interceptor.NewClient(e.As.(client.WithWatch), interceptor.Funcs{
+	e.As = interceptor.NewClient(e.As, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return refused
 		},

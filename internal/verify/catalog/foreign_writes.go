@@ -53,7 +53,7 @@ func (e *Scenario) createsElsewhere(ctx context.Context) ([]request, error) {
 			there := u.DeepCopy()
 			there.SetNamespace(place)
 			all = append(all, request{
-				what:  fmt.Sprintf("create a %s in namespace %s", u.GetKind(), place),
+				what:  fmt.Sprintf("create %s in namespace %s", u.GetKind(), place),
 				aimed: creating(func(*Scenario) *unstructured.Unstructured { return there }),
 			})
 		}

@@ -105,9 +105,9 @@ func TestChangesSystem(t *testing.T) {
 func TestCreatesElsewhere(t *testing.T) {
 	t.Parallel()
 	for resource, want := range map[string]string{
-		"gitrepositories.source.toolkit.fluxcd.io":       "create a GitRepository in namespace flux-system",
-		"imageupdateautomations.image.toolkit.fluxcd.io": "create a ImageUpdateAutomation in namespace flux-system",
-		"alerts.notification.toolkit.fluxcd.io":          "create a Alert in namespace flux-system",
+		"gitrepositories.source.toolkit.fluxcd.io":       "create GitRepository in namespace flux-system",
+		"imageupdateautomations.image.toolkit.fluxcd.io": "create ImageUpdateAutomation in namespace flux-system",
+		"alerts.notification.toolkit.fluxcd.io":          "create Alert in namespace flux-system",
 		"things.example.com":                             "",
 	} {
 		plain, group, _ := strings.Cut(resource, ".")

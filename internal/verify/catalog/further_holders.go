@@ -145,7 +145,8 @@ func within(narrow, wide []string) bool {
 
 // delayed returns the scenarios that try an attack as an owner or a further identity although the attack waits for
 // Flux, with the repository of the account: if RBAC alone refused it to the account, it depends on the rights of the
-// others. The same holds if a policy refused it, and policies distinguish the identity. The holder may lack a right that the attack needs, so only a finding that got through counts.
+// others. The same holds if a policy refused it, and policies distinguish the identity. The holder may lack a right
+// that the attack needs, so only a finding that got through counts.
 func (e *Scenario) delayed(a Attack, findings []Finding) []*Scenario {
 	if !a.Deep || a.Via != API || len(findings) == 0 || findings[0].Outcome != Stopped {
 		return nil
@@ -153,10 +154,8 @@ func (e *Scenario) delayed(a Attack, findings []Finding) []*Scenario {
 	byRBAC, byPolicy := slices.Contains([]string{rbac, rbac + ownToo}, findings[0].Control), isPolicy(findings[0].Control)
 	var all []*Scenario
 	for _, other := range slices.Concat(e.owners, e.holders) {
-		if !byRBAC && !(byPolicy && other.distinguished) {
-			continue
-		}
-		if other.Namespace != e.Namespace || a.Owners != OwnersNever && slices.Contains(e.owners, other) {
+		depends := byRBAC || byPolicy && other.distinguished
+		if !depends || other.Namespace != e.Namespace || a.Owners != OwnersNever && slices.Contains(e.owners, other) {
 			continue
 		}
 		d := *other
