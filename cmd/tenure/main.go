@@ -21,6 +21,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// After the first signal the next one ends the program at once.
 	context.AfterFunc(ctx, stop)
+	cli.HideInterrupts()
 	code := cli.RunAs(ctx, ui.Std(), os.Args[0], os.Args[1:])
 	stop()
 	os.Exit(code)

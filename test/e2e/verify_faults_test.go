@@ -82,7 +82,7 @@ kind: Kustomization
 metadata: {name: broken, namespace: flux-system}
 spec: {interval: 1m, path: ./broken, prune: true, serviceAccountName: kustomize-controller, sourceRef: {kind: GitRepository, name: flux-system}}
 `, fleet.Dir, fleetgen.Path, "more.yaml")
-	write(t, "a: [\n", fleet.Dir, "broken", "kustomization.yaml")
+	write(t, "resources: [absent.yaml]\n", fleet.Dir, "broken", "kustomization.yaml")
 	report, code, said := tenureVerify(t, flags(fleet)+" --timeout 30s"+attacks("A4-api I4 I5-api I8-api S1-api S1-api-HelmRelease S3-api S4-api S9-api W2-api W3-api"))
 	for line := range strings.Lines(said) {
 		if strings.Contains(line, "attacks ") {
