@@ -32,26 +32,28 @@ func TestStrandsQuota(t *testing.T) {
 		reason  string
 		objects []client.Object
 		refusal string
+		admits  int // the request that is admitted although there is a refusal
 		outcome Outcome
 		words   string
 	}{
-		"moved":   {"the Pod needs a little more than its namespace has", partly, "", Stopped, "requests.cpu=3001m in namespace team, of which its tenant has 5 free"},
-		"stays":   {"the part decides", partly, "exceeded quota: " + tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", GotThrough, "is refused"},
-		"total":   {"the tenant's total is no part", partly, "exceeded quota: compute of all namespaces of tenant team, requested: limits.cpu=4", NotProven, "another control"},
-		"other":   {"another control says nothing about the quota", partly, "maximum cpu usage per Container is 1", NotProven, "another control"},
-		"used":    {"nothing is free elsewhere", []client.Object{tenant, part("team", "4", "4"), part("team-more", "4", "4")}, "", NotProven, "used all"},
-		"whole":   {"one namespace has all", []client.Object{tenant, part("team", "8", "1")}, "", Stopped, "no quota for Pods is divided"},
-		"none":    {"no part is there yet", []client.Object{tenant}, "", Stopped, "no quota for Pods is divided"},
-		"no team": {"the tenant is none of Tenure's", nil, "", Stopped, "no quota for Pods is divided"},
+		"moved":   {"the Pod needs a little more than its namespace has", partly, "", 0, Stopped, "requests.cpu=3001m in namespace team, of which its tenant has 5 free"},
+		"stays":   {"the part decides", partly, "exceeded quota: " + tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", 0, GotThrough, "is refused"},
+		"late":    {"the webhook is too slow for the first requests", partly, "exceeded quota: " + tenancy.QuotaObjectName(&v1alpha1.Tenant{}, "compute") + ", requested: requests.cpu=3001m, used: requests.cpu=1, limited: requests.cpu=4", 3, Stopped, "is admitted"},
+		"total":   {"the tenant's total is no part", partly, "exceeded quota: compute of all namespaces of tenant team, requested: limits.cpu=4", 0, NotProven, "another control"},
+		"other":   {"another control says nothing about the quota", partly, "maximum cpu usage per Container is 1", 0, NotProven, "another control"},
+		"used":    {"nothing is free elsewhere", []client.Object{tenant, part("team", "4", "4"), part("team-more", "4", "4")}, "", 0, NotProven, "used all"},
+		"whole":   {"one namespace has all", []client.Object{tenant, part("team", "8", "1")}, "", 0, Stopped, "no quota for Pods is divided"},
+		"none":    {"no part is there yet", []client.Object{tenant}, "", 0, Stopped, "no quota for Pods is divided"},
+		"no team": {"the tenant is none of Tenure's", nil, "", 0, Stopped, "no quota for Pods is divided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newFakeEnv(interceptor.Funcs{}, tc.objects...)
 			e.Tenant.Namespaces = []string{"team", "team-more"}
-			admin := e.Admin
+			admin, requests := e.Admin, 0
 			e.controllers["replicaset-controller"] = interceptor.NewClient(admin, interceptor.Funcs{
 				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-					if tc.refusal == "" {
+					if requests++; tc.refusal == "" || requests == tc.admits {
 						return nil
 					}
 					return forbidden(tc.refusal)
