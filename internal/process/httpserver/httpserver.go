@@ -21,8 +21,9 @@ const (
 	// requestTimeout is the maximum time of a request with its body and the answer. It is longer than the ten seconds that
 	// an API server waits for a webhook.
 	requestTimeout = 20 * time.Second
-	// idleTimeout is the time after which an idle connection ends. An API server keeps connections for as long.
-	idleTimeout = 90 * time.Second
+	// idleTimeout is the time after which an idle connection ends. It is longer than the 90 seconds after which an
+	// API server closes one: if both closed it at the same time, a request could be lost.
+	idleTimeout = 2 * time.Minute
 	// maxConnections is the maximum number of open connections. Each takes 60 KiB at most before its request
 	// has been read.
 	maxConnections = 4096
