@@ -72,7 +72,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if o.Release {
 		return runReleaser(ctx, config, o)
 	}
-	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	mgr, err := newManager(ctx, config, o)
 	if err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
@@ -83,13 +83,19 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := addHealth(ctx, mgr, rules, o.Namespace); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
-	if err := addMetrics(ctx, mgr, o.MetricsAddr); err != nil {
-		return fmt.Errorf("cannot make the manager: %w", err)
-	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("cannot run the manager: %w", err)
 	}
 	return nil
+}
+
+// newManager returns a manager without controllers, which serves the metrics.
+func newManager(ctx context.Context, config *rest.Config, o Options) (ctrlmanager.Manager, error) {
+	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	if err != nil {
+		return nil, err
+	}
+	return mgr, addMetrics(ctx, mgr, o.MetricsAddr)
 }
 
 func managerOptions(o Options) ctrlmanager.Options {

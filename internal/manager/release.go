@@ -61,7 +61,7 @@ var errHeld = errors.New("objects still have finalizers of the manager")
 // runReleaser runs a releaser until the context ends. It is ready when no object has a
 // finalizer of the manager.
 func runReleaser(ctx context.Context, config *rest.Config, o Options) error {
-	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	mgr, err := newManager(ctx, config, o)
 	if err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
@@ -71,7 +71,7 @@ func runReleaser(ctx context.Context, config *rest.Config, o Options) error {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	r := &releaser{client: c, kinds: heldKinds(o.Capsule)}
-	if err := errors.Join(mgr.Add(r), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("released", r.check), addMetrics(ctx, mgr, o.MetricsAddr)); err != nil {
+	if err := errors.Join(mgr.Add(r), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("released", r.check)); err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {

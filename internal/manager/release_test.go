@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -72,8 +73,11 @@ func released(t *testing.T, config, lowest *rest.Config, options Options, tenant
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	options.Release = true
+	options.Release, options.MetricsAddr = true, freeAddress(t)
 	go func() { done <- Run(ctx, lowest, options) }()
+	testwait.For(t, "the metrics of the releaser", patience, func() (bool, string) {
+		return servesMetrics(t, options.MetricsAddr)
+	})
 	testwait.For(t, "the manager's finalizers to be removed", patience, func() (bool, string) {
 		left := held(t, config)
 		return len(left) == 0, strings.Join(left, "\n")
@@ -118,4 +122,19 @@ func released(t *testing.T, config, lowest *rest.Config, options Options, tenant
 			})
 		}
 	}
+}
+
+// servesMetrics reports whether an address serves metrics, and what else it answers.
+func servesMetrics(t *testing.T, address string) (bool, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, err.Error()
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK, response.Status
 }
