@@ -268,7 +268,10 @@ func anyApplies(rules []Rule, own bool) string {
 	var aboutAll, aboutPods, aboutOthers []suspicion
 	var pods, others []admissionregistrationv1.NamedRuleWithOperations
 	for _, r := range rules {
-		s := suspicion{r.suspects(own), r.checked()}
+		s := suspicion{of: r.suspects(own)}
+		for _, condition := range r.checked() {
+			s.conditions = append(s.conditions, inline(condition, r.variables))
+		}
 		switch {
 		case r.everyKind && own || slices.ContainsFunc(r.resources, isOfEveryKind):
 			aboutAll = append(aboutAll, s)

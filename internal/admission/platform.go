@@ -75,6 +75,11 @@ func managed() Rule {
 	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, groupResourceSet, tenancy.LabelManaged)
+	// concerned returns CEL that is true if the object is the platform's or pretends to be. Few namespaces have
+	// workloads of the platform, so the match condition only asks whether there are any.
+	concerned := func(platformWorkload string) string {
+		return "variables.platforms_before || variables.platforms_after && !(" + bySync + ") || variables.passed_over || " + platformWorkload + " || variables.forges_template"
+	}
 	const limiting = "request.resource.resource in ['networkpolicies', 'limitranges', 'resourcequotas', 'roles', 'rolebindings', 'serviceaccounts'] && object != null"
 	passed := limiting + " && " + passedOver("object") + " && !(oldObject != null && " + passedOver("oldObject") + ")"
 	return Rule{
@@ -89,8 +94,17 @@ func managed() Rule {
 		scope:       tenantObjects,
 		compensates: true,
 		everyKind:   true,
+		// These expressions are long, and the condition and the messages read them.
+		variables: []admissionregistrationv1.Variable{
+			{Name: "platforms_before", Expression: made("oldObject")},
+			{Name: "platforms_after", Expression: made("object")},
+			{Name: "passed_over", Expression: passed},
+			{Name: "takes_place", Expression: takesPlace},
+			{Name: "on_platform_workload", Expression: onPlatformWorkload},
+			{Name: "forges_template", Expression: forgesTemplate(platformLabels)},
+		},
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + passed + " || " + onPlatformWorkload + " || " + forgesTemplate(platformLabels),
+			concerned(hasPlatformWorkloads),
 			// The manager has its rights in every namespace, and a rule of its own: see
 			// [managerRequests].
 			notAdmin[0],
@@ -99,16 +113,17 @@ func managed() Rule {
 			notEverywhere,
 		}, notThePlatform...),
 		late: []string{
+			concerned("variables.on_platform_workload"),
 			// A request for a reconciliation is allowed. Other annotations of Flux make Flux skip an
 			// object; finalizers and owner references delete an object or prevent its deletion.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 		},
-		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + takesPlace + " ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : " + passed + " && !" + made("oldObject") +
-			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : " + made("oldObject") +
-			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on an object of the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
-			" : ' must not say in ' + (" + made("object") + " ? 'its labels' : 'the labels of its templates') + ' that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (variables.takes_place ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : variables.passed_over && !variables.platforms_before" +
+			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : variables.platforms_before || variables.on_platform_workload" +
+			" ? ' belongs to the platform, or acts on an object of the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
+			" : ' must not say in ' + (variables.platforms_after ? 'its labels' : 'the labels of its templates') + ' that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
 }
 
@@ -147,7 +162,7 @@ var onPlatformWorkload = func() string {
 		return fmt.Sprintf("params.spec.platformWorkloads.exists(w, w.startsWith('%[1]s/') && %[2]s.startsWith(w.substring(%[3]d, size(w) > %[4]d ? %[4]d : size(w)))"+
 			" && (size(w) > %[4]d || %[2]s.matches('^' + w.substring(%[3]d) + '%[5]s$')))", kind, name, begins, begins+whole, ending)
 	}
-	derived := func(kind, ending string) string { return named(objectName, kind, ending) }
+	derived := func(kind, ending string) string { return named("name", kind, ending) }
 	target := func(field string) string {
 		return fmt.Sprintf("(object.?spec.?%[1]s.?kind.orValue('') + '/' + object.?spec.?%[1]s.?name.orValue('')) in params.spec.platformWorkloads", field)
 	}
@@ -155,7 +170,7 @@ var onPlatformWorkload = func() string {
 		return fmt.Sprintf("request.resource.resource == '%s' && has(request.subResource) && request.subResource == 'scale' && ('%s/' + request.name) in params.spec.platformWorkloads", resource, kind)
 	}
 	const history = "object != null && object.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false) && (r.kind + '/' + r.name) in params.spec.platformWorkloads)"
-	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'persistentvolumeclaims', 'controllerrevisions'] && (" + join([]string{
+	return hasPlatformWorkloads + " && [" + objectName + "].exists(name, " + join([]string{
 		scaled("deployments", "Deployment"), scaled("statefulsets", "StatefulSet"),
 		"request.resource.resource == 'replicasets' && " + derived("Deployment", hash),
 		"request.resource.resource == 'controllerrevisions' && (" + derived("StatefulSet", hash) + " || " + derived("DaemonSet", hash) + ")",
@@ -163,21 +178,24 @@ var onPlatformWorkload = func() string {
 		// Kubernetes names a claim TEMPLATE-STATEFULSET-NUMBER, and the claim of an ephemeral volume POD-VOLUME.
 		// Templates and StatefulSets may have hyphens in their names. So two StatefulSets can share a claim, and
 		// either deletes it if its retention policy says so.
-		"request.resource.resource == 'persistentvolumeclaims' && params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && " + objectName + ".matches('^(.+-' + w.substring(12) + '-[0-9]{1,10}|' + w.substring(12) + '-[0-9]{1,10}-.+)$'))",
-		"request.resource.resource == 'statefulsets' && request.operation == 'CREATE' && object.?spec.?volumeClaimTemplates.orValue([]).exists(c, params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && w.endsWith('-' + " + objectName +
-			") && c.?metadata.?name.orValue('').endsWith('-' + w.substring(12, size(w) - size(" + objectName + ") - 1))))",
+		"request.resource.resource == 'persistentvolumeclaims' && params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && name.matches('^(.+-' + w.substring(12) + '-[0-9]{1,10}|' + w.substring(12) + '-[0-9]{1,10}-.+)$'))",
+		"request.resource.resource == 'statefulsets' && request.operation == 'CREATE' && object.?spec.?volumeClaimTemplates.orValue([]).exists(c, params.spec.platformWorkloads.exists(w, w.startsWith('StatefulSet/') && w.endsWith('-' + name) && c.?metadata.?name.orValue('').endsWith('-' + w.substring(12, size(w) - size(name) - 1))))",
 		"request.resource.resource == 'pods' && (request.operation != 'CREATE' || has(request.subResource)) && (" + join([]string{
 			derived("Deployment", hash+suffix), derived("DaemonSet", suffix),
 			// The Pods of an indexed Job have the index before the suffix.
 			derived("Job", "(-[0-9]{1,10})?"+suffix), derived("CronJob", "-[0-9-]{1,22}"+suffix),
 		}, " || ") + ")",
 		"request.resource.resource == 'jobs' && (" + derived("CronJob", "-[0-9]{1,11}") + " || " + history + ")",
-		takesPlace,
+		"variables.takes_place",
 		"request.resource.resource == 'horizontalpodautoscalers' && object != null && (" + target("scaleTargetRef") +
 			" || object.?spec.?scaleTargetRef.?kind.orValue('') == 'ReplicaSet' && " + named("object.spec.scaleTargetRef.name", "Deployment", hash) + ")",
 		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef")}, " || ") + ")",
 	}, " || ") + ")"
 }()
+
+// hasPlatformWorkloads is CEL that is true if the platform has workloads in the namespace, and
+// [onPlatformWorkload] covers the kind of the request.
+const hasPlatformWorkloads = "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'persistentvolumeclaims', 'controllerrevisions']"
 
 // takesPlace is CEL that is true if an object gets labels by which a workload of the platform adopts it. A
 // ReplicaSet, a DaemonSet and a Job then run one Pod of their own less. A Deployment adopts ReplicaSets,
