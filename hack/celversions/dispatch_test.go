@@ -32,6 +32,9 @@ import (
 // Namespaces of the benchmark: a tenant's, a tenant's whose workloads have limits, and another.
 const governed, limited, unlabeled = "governed", "limited", "unlabeled"
 
+// newest is the newest minor version of Kubernetes that Tenure supports.
+const newest = 36
+
 const manager = "system:serviceaccount:flux-system:tenure-manager"
 
 var tenure = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
@@ -79,6 +82,25 @@ func BenchmarkDispatch(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkCompile measures the compilation of all policies of config/admission, which an API server
+// repeats whenever somebody writes a policy, also in a dry run of Flux.
+func BenchmarkCompile(b *testing.B) {
+	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	for _, object := range readPolicies(b) {
+		if policy, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok {
+			policies = append(policies, *policy)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, policy := range policies {
+			if refused, err := refusedOfPolicy(newest, policy); err != nil || len(refused) > 0 {
+				b.Fatal(refused, err)
+			}
+		}
 	}
 }
 
