@@ -96,6 +96,7 @@ func TestObjectsMatchesAllRules(t *testing.T) {
 				}
 			}
 			for _, wanted := range append(r.checked(), r.suspects(p.Name != Objects)) {
+				wanted = inline(wanted, r.variables)
 				if !strings.Contains(condition, readOnce.Replace(wanted)) {
 					t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, wanted)
 				}
@@ -183,4 +184,18 @@ func holds(t *testing.T, e ast.Expr, given func(string) bool) bool {
 	}
 	t.Fatalf("unexpected %T", e)
 	return false
+}
+
+// An API server compiles a long expression slowly: see [longExpression]. A match condition has no variables.
+func TestVariablesAreShort(t *testing.T) {
+	t.Parallel()
+	const longest = 3 * longExpression / 2
+	policies, _ := Policies()
+	for _, p := range policies {
+		for _, v := range p.Spec.Variables {
+			if n := len(v.Expression); n > longest {
+				t.Errorf("variable %s of %s has %d bytes, and at most %d compile fast: divide it into variables that its expression reads", v.Name, p.Name, n, longest)
+			}
+		}
+	}
 }
