@@ -25,16 +25,12 @@ RACE = $(shell [ "$$(env -u CGO_ENABLED $(GO) env CGO_ENABLED)" = 1 ] && echo -r
 
 # Packages that are tested with the race detector: those with goroutines of their own. It takes up
 # to five times as long, and each of its programs five times as long to link. `make test
-# RACED=./...` tests all with it but those of APART, also the manager as a whole.
+# RACED=./...` tests all with it but test/e2e, also the manager as a whole.
 RACED ?= $(addprefix ./internal/, admission/webhook/... flux localcluster/... process proxy/... tenancy verify/catalog)
 
 # Tests of the proxy that run without the race detector: it takes memory, which they measure, and six
 # times as long.
 UNRACED := ^TestMemory$$
-
-# Packages whose tests start many clusters or programs, one package at a time, without the race
-# detector. `make test APART=` tests them as all others.
-APART ?= $(addprefix ./, test/e2e hack/image internal/admission internal/cli internal/cli/check/... internal/fleet/bootstrap internal/fleet/lockdown internal/verify/autofix)
 
 # How long the tests of one package may take: on two slow cores those of test/e2e that `make test` runs
 # take three quarters of an hour.
@@ -50,7 +46,7 @@ LONG := $(foreach test, BootstrapInterrupted ChartFaults ClustersSideBySide Mani
 	$(foreach fleet, accounts all-teams azure beside by-hand by-kubectl by-name flux2-multi-tenancy in-flux-system mesh older open operator-oci \
 	reference, TestCorpus/^$(fleet)$$)
 
-# How many tests of a package of APART run at a time; empty for two for each processor.
+# How many tests of test/e2e run at a time; empty for two for each processor.
 # Each may run a cluster, which takes a gigabyte of memory.
 PARALLEL ?=
 
@@ -154,7 +150,7 @@ check: format $(BIN)/golangci-lint | check-tools ## format, lint and unit tests 
 
 .PHONY: test
 test: build clients flux-operator kyverno generate-check $(BIN)/gotestsum ## run the tests of all modules, without those that take long
-	@GO='$(GO)' GOTESTSUM='$(CURDIR)/$(BIN)/gotestsum' TIMEOUT='$(TIMEOUT)' SKIP='$(subst $(space),|,$(strip $(LONG)))' RACE='$(RACE)' RACED='$(RACED)' UNRACED='$(UNRACED)' APART='$(APART)' PARALLEL='$(PARALLEL)' hack/test.sh $(TESTED)
+	@GO='$(GO)' GOTESTSUM='$(CURDIR)/$(BIN)/gotestsum' TIMEOUT='$(TIMEOUT)' SKIP='$(subst $(space),|,$(strip $(LONG)))' RACE='$(RACE)' RACED='$(RACED)' UNRACED='$(UNRACED)' PARALLEL='$(PARALLEL)' hack/test.sh $(TESTED)
 
 $(BIN)/gotestsum: hack/tools/gotestsum.mod hack/tools/gotestsum.sum | check-tools
 	@cd hack/tools && $(GO) build -modfile=gotestsum.mod -ldflags='-s -w' -o $(CURDIR)/$(BIN)/gotestsum gotest.tools/gotestsum

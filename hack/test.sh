@@ -2,23 +2,20 @@
 # Runs the tests of the modules that are its arguments, all of them even when some fail.
 # GO is the go command, TIMEOUT the time that the tests of one package may take, RACE the
 # flag of the race detector or nothing. Of the root module, RACED are the packages that are
-# tested with it, but for the tests UNRACED of the proxy, and APART packages whose tests start
-# many clusters. PARALLEL is how many of these tests run at a time: by default two for each
-# processor, because a test with a cluster waits for a part of its time. SKIP are tests of
-# test/e2e that are left out. GOTESTSUM prints each test that takes a second or fails when it ends, and,
-# after all modules, what took longest, each package, what failed and how many tests ran.
+# tested with it, but for the tests UNRACED of the proxy. PARALLEL is how many tests of test/e2e
+# run at a time: by default two for each processor, because a test with a cluster waits for a part
+# of its time. SKIP are tests of test/e2e that are left out. GOTESTSUM prints each test that takes
+# a second or fails when it ends, and, after all modules, what took longest, each package, what
+# failed and how many tests ran.
 set -o pipefail
 
 go=${GO:-go}
 gotestsum=${GOTESTSUM:-gotestsum}
 read -ra raced <<<"${RACED:-}"
-read -ra apart <<<"${APART:-}"
 read -ra race <<<"${RACE:-}"
 parallel=${PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) * 2))}
 skip=${SKIP:-}
 without=()
-failed=0
-runs=0
 
 # The garbage collector takes a third of the API server's time with 100, and a sixth with 200.
 # Local clusters take less of the processors with 400, and more memory.
@@ -47,40 +44,35 @@ if [ -z "${TMPDIR:-}" ] && [ "${available:-0}" -ge 12 ] && [ -w $memory ] && [ "
 	fi
 fi
 
-# make lint runs govet on all packages, so the tests do not run it again.
+# make lint runs govet on all packages, so the tests do not run it again. NAME distinguishes the results.
 run() {
-	runs=$((runs + 1))
-	"$gotestsum" --format testname --hide-summary skipped,failed --jsonfile "$results/$runs.json" --raw-command -- \
+	local name=$1
+	shift
+	"$gotestsum" --format testname --hide-summary skipped,failed --jsonfile "$results/$name.json" --raw-command -- \
 		"$go" test -json -vet=off -timeout "${TIMEOUT:-100m}" "${without[@]}" "$@" |
-		{ grep --line-buffered -vE '^(PASS .*\(0\.[0-9]+s\)|EMPTY .*)$' || true; } || failed=1
+		{ grep --line-buffered -vE '^(PASS .*\(0\.[0-9]+s\)|EMPTY .*)$' || true; } || touch "$results/failed"
 }
 
-# list prints the packages that patterns name, one in each line.
-list() {
-	(($# == 0)) || "$go" list "$@"
-}
-
+# root tests the root module. Three commands run at a time, because a test with a cluster leaves the
+# processors idle for a part of its time, and a command waits at its end for its last test.
 root() {
-	local all detected heavy e2e
-	all=$("$go" list ./...) && detected=$(list "${raced[@]}") && heavy=$(list "${apart[@]}") || return 1
-	detected=$(grep -vxF "$heavy" <<<"$detected")
+	local all detected e2e rest
+	all=$("$go" list ./...) && e2e=$("$go" list ./test/e2e) || return 1
+	if ((${#raced[@]} > 0)); then
+		detected=$("$go" list "${raced[@]}") || return 1
+		detected=$(grep -vxF "$e2e" <<<"$detected")
+	fi
+	rest=$(grep -vxF "$detected"$'\n'"$e2e" <<<"$all")
+
+	echo "go test $e2e, of packages with the race detector, and of other packages"
+	run e2e -parallel "$parallel" ${skip:+-skip "$skip"} "$e2e" &
 	if [ -n "$detected" ]; then
-		echo "go test ${race[*]} ${raced[*]}"
 		# Go's race detector needs cgo.
-		CGO_ENABLED=$((${#race[@]} > 0)) run "${race[@]}" ${UNRACED:+-skip "$UNRACED"} $detected
-		[ -z "${UNRACED:-}" ] || run -run "$UNRACED" ./internal/proxy
+		CGO_ENABLED=$((${#race[@]} > 0)) run raced "${race[@]}" ${UNRACED:+-skip "$UNRACED"} $detected &
+		[ -z "${UNRACED:-}" ] || run unraced -run "$UNRACED" ./internal/proxy
 	fi
-	echo "go test of other packages"
-	run -parallel "$parallel" $(grep -vxF "$detected"$'\n'"$heavy" <<<"$all")
-	# One package at a time: otherwise twice as many clusters run at once.
-	if [ -n "$heavy" ]; then
-		echo "go test ${apart[*]}"
-		if [ -n "$skip" ] && e2e=$(grep '/test/e2e$' <<<"$heavy"); then
-			run -parallel "$parallel" -skip "$skip" "$e2e"
-			heavy=$(grep -v '/test/e2e$' <<<"$heavy")
-		fi
-		[ -z "$heavy" ] || run -p 1 -parallel "$parallel" $heavy
-	fi
+	[ -z "$rest" ] || run rest -p 2 -parallel 2 $rest
+	wait
 }
 
 for module in "$@"; do
@@ -88,10 +80,10 @@ for module in "$@"; do
 	if [ "$module" = . ]; then
 		root || exit 1
 	elif ! tested=$("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); then
-		failed=1
+		touch "$results/failed"
 	elif [ -n "$tested" ]; then
 		echo "go test in $module"
-		run ./...
+		run "${module//\//-}" ./...
 	fi
 	popd >/dev/null || exit 1
 done
@@ -102,4 +94,4 @@ cat "$results"/*.json | "$gotestsum" tool slowest --num 20 --threshold 10s
 # The time of each package, in go test's own words, the names of what failed, and how many tests ran.
 "$gotestsum" --format standard-quiet --hide-summary skipped,output --raw-command -- cat "$results"/*.json |
 	grep -vE '^(\?|PASS$|FAIL$)' || true
-exit "$failed"
+[ ! -e "$results/failed" ]
