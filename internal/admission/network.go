@@ -217,10 +217,8 @@ func hosts() Rule {
 		scope:      tenantObjects,
 		conditions: notOperator,
 		variables: []admissionregistrationv1.Variable{
-			{Name: "hostsBefore", Expression: "oldObject == null ? [] : " + hostNames("oldObject")},
-			{Name: "wrongHosts", Expression: hostNames("object") + ".map(l, l.filter(h, !variables.hostsBefore.exists(o, h in o) && !((" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')) && " + plainHost + ")))"},
-			{Name: "classesBefore", Expression: "oldObject == null ? [] : " + ingressClasses("oldObject")},
-			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(c in variables.classesBefore) && !" + permitsClass("network.ingressClasses", "c") + ")"},
+			{Name: "wrongHosts", Expression: "[oldObject == null ? [] : " + hostNames("oldObject") + "].map(before, " + hostNames("object") + ".map(l, l.filter(h, !before.exists(o, h in o) && !((" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')) && " + plainHost + "))))[0]"},
+			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(oldObject != null && c in " + ingressClasses("oldObject") + ") && !" + permitsClass("network.ingressClasses", "c") + ")"},
 			// A route whose parent is a Service, for a mesh, affects the requests of the route's own
 			// namespace.
 			{Name: "wrongParents", Expression: parents("object") + ".filter(r, r.?kind.orValue('Gateway') != 'Service' && !(r.?namespace.orValue(request.namespace) == request.namespace)" +

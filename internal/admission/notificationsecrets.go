@@ -41,11 +41,14 @@ func notificationSecrets() Rule {
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "secrets")},
 		scope:      tenantObjects,
 		conditions: append([]string{join(changes, " || ")}, notThePlatform...),
-		variables: append(append(append(append(
-			[]admissionregistrationv1.Variable{{Name: "characters", Expression: characters}}, decoded(keyAddress, keyAddress)...),
+		variables: []admissionregistrationv1.Variable{
+			{Name: "characters", Expression: characters},
+			decoded(keyAddress, keyAddress),
 			// The DSN of Sentry has a public key in the place of the user name.
-			admissionregistrationv1.Variable{Name: "target", Expression: "variables.address.matches('^https://[A-Za-z0-9]{1,64}@') ? 'https://' + variables.address.substring(variables.address.indexOf('@') + 1) : variables.address"}),
-			decoded("app", keyApp)...), decoded(keyHeaders, keyHeaders)...),
+			{Name: "target", Expression: "variables.address.matches('^https://[A-Za-z0-9]{1,64}@') ? 'https://' + variables.address.substring(variables.address.indexOf('@') + 1) : variables.address"},
+			decoded("app", keyApp),
+			decoded(keyHeaders, keyHeaders),
+		},
 		validations: []validation{
 			{fmt.Sprintf("!(%s) || variables.target == '' || %s", changed(keyAddress), outside("variables.target", allowed+".addresses")),
 				subject + "must not send a Provider elsewhere in its key " + keyAddress + " (allowed: ' + " + addresses + " + ')" + otherwise},
@@ -63,21 +66,18 @@ func notificationSecrets() Rule {
 // server shows the data of a Secret.
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// decoded returns the variables for the text of a key of a Secret; the text is empty if the key is missing.
-// CEL has no function for base64: the variables look up four digits at a time, and then the three
+// decoded returns a variable for the text of a key of a Secret; the text is empty if the key is missing.
+// CEL has no function for base64: the variable looks up four digits at a time, and then the three
 // characters that they encode. Bytes other than printable ASCII and white space become a character that no
 // address and no header contains.
-func decoded(name, key string) []admissionregistrationv1.Variable {
-	digits, letters := "variables."+name+"Digits", name+"Digits"
-	at := func(i int) string { return fmt.Sprintf("%s[i+%d]", digits, i) }
+func decoded(name, key string) admissionregistrationv1.Variable {
+	at := func(i int) string { return fmt.Sprintf("digits[i+%d]", i) }
 	character := func(code string) string { return "variables.characters.charAt(" + code + ")" }
-	return []admissionregistrationv1.Variable{
-		{Name: letters, Expression: fmt.Sprintf("has(object.data) && '%[1]s' in object.data && object.data['%[1]s'] != null ? object.data['%[1]s'].split('').map(c, '%[2]s'.indexOf(c)) : []", key, base64Digits)},
-		{Name: name, Expression: fmt.Sprintf("%s.transformList(i, d, i %% 4 == 0, %s + (%s < 0 ? '' : %s) + (%s < 0 ? '' : %s)).join('').trim()", digits,
+	return admissionregistrationv1.Variable{Name: name, Expression: fmt.Sprintf("[has(object.data) && '%[1]s' in object.data && object.data['%[1]s'] != null ? object.data['%[1]s'].split('').map(c, '%[2]s'.indexOf(c)) : []]", key, base64Digits) +
+		fmt.Sprintf(".map(digits, digits.transformList(i, d, i %% 4 == 0, %s + (%s < 0 ? '' : %s) + (%s < 0 ? '' : %s)).join('').trim())[0]",
 			character("d * 4 + "+at(1)+" / 16"),
 			at(2), character(at(1)+" % 16 * 16 + "+at(2)+" / 4"),
-			at(3), character(at(2)+" % 4 * 64 + "+at(3)))},
-	}
+			at(3), character(at(2)+" % 4 * 64 + "+at(3)))}
 }
 
 // characters is a CEL string of 256 characters. Each printable or white space byte is at its own index; DEL
