@@ -89,7 +89,7 @@ $(BIN)/tenure-cluster-%: cluster/kubernetes-%.mod cluster/kubernetes-%.sum $(wil
 # there are no MutatingAdmissionPolicies, the scheduler makes no claims of devices, and an API server may
 # end while policies are written under load (kubernetes/kubernetes#135757). By default, 1.33 has no devices, no
 # attributes classes of volumes and no resources of a whole Pod.
-ON_1.33 := -skip '^(TestDefaults|TestShards|TestCapsuleRulesOf(Pods|AllowedResources)|TestUpgradeUnderAttack|TestNarrowed)$$|^TestLimits$$/^(controllers|an_image_volume.*|.*_device_.*|another_attributes_class.*)$$|^TestImages$$/^mounted$$'
+ON_1.33 := -skip '^(TestDefaults|TestShards|TestCapsuleRulesOf(Pods|AllowedResources)|TestUpgradeUnderAttack|TestNarrowed)$$|^TestLimits$$/^(controllers|an_image_volume.*|.*_device_.*|another_attributes_class.*)$$|^TestAllocations$$/_device_|^TestImages$$/^mounted$$'
 ON_1.34 := -skip '^(TestDefaults|TestShards|TestCapsuleRulesOfPods|TestUpgradeUnderAttack)$$|^TestLimits$$/^(controllers|an_image_volume.*)$$|^TestImages$$/^mounted$$'
 ON_1.35 := $(ON_1.34)
 

@@ -65,7 +65,12 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 // specChanged is CEL that exempts updates which leave the spec unchanged: Flux's own updates of finalizers
 // and annotations, and updates of objects that are older than the rule. Some kinds have their interval in
 // an annotation, which counts as part of the spec.
+//
+// An update in an older version of a kind removes the fields that the version does not have, and neither
+// object nor oldObject shows them. Of the fields that a rule demands, only decryption.serviceAccountName is
+// missing in a version that a supported Flux serves: in v1beta2 of a Kustomization, until Flux 2.7.
 const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec" +
+	" || request.resource.resource == 'kustomizations' && request.resource.version.contains('beta') && has(object.spec.decryption) && !has(object.spec.decryption.secretRef)" +
 	" || request.resource.resource in ['artifactgenerators', 'resourcesets', 'resourcesetinputproviders'] && ['" + reconcileEvery + "', '" + operatorEvery + "', '" + operatorTimeout + "']" +
 	".exists(a, object.metadata.?annotations[?a].hasValue() && object.metadata.?annotations[?a] != oldObject.metadata.?annotations[?a])"
 

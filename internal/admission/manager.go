@@ -124,7 +124,7 @@ func validationsFor(all []ofKinds, kinds ...string) []validation {
 // reconcile.
 var beyondAnnotations = "!has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 	" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-	" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object")
+	" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + losesFields
 
 // theManager is CEL for the start of the message when the rule denies a request of the
 // manager.

@@ -9,6 +9,9 @@ import (
 const (
 	groupNetworking = "networking.k8s.io"
 	groupGateway    = "gateway.networking.k8s.io"
+	// groupGatewayTrials has the experimental kinds of Gateway API. Before version 1.5, a set of listeners is
+	// one of them.
+	groupGatewayTrials = "gateway.networking.x-k8s.io"
 )
 
 // notOperator are conditions that exempt platform admins, the accounts that the profile lists
@@ -171,7 +174,7 @@ const (
 	isIngress = "request.resource.resource == 'ingresses'"
 	isGateway = "request.resource.resource == 'gateways'"
 	isCanary  = "request.resource.resource == 'canaries'"
-	listens   = "request.resource.resource in ['gateways', 'listenersets']"
+	listens   = "request.resource.resource in ['gateways', 'listenersets', 'xlistenersets']"
 	// unnamed are the kinds that have hosts in annotations only; [flagger] has the other hosts of a Canary.
 	unnamed = "request.resource.resource in ['services', 'canaries', 'tcproutes', 'udproutes']"
 )
@@ -213,6 +216,7 @@ func hosts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupFlagger, "canaries"),
 			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
+			on(writes, groupGatewayTrials, "xlistenersets"),
 		},
 		scope:      tenantObjects,
 		conditions: notOperator,

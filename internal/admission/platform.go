@@ -118,7 +118,7 @@ func managed() Rule {
 			// object; finalizers and owner references delete an object or prevent its deletion.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
+				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec") + " || " + losesFields,
 		},
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (variables.takes_place ? ' must not have labels by which a workload of the platform takes it or its Pods for its own: choose others than those in spec.platformSelectors of the TenantParameters of the namespace, and leave out " + batchv1.ControllerUidLabel + "' : variables.passed_over && !variables.platforms_before" +
 			" ? ' must not tell Flux to pass over it, since the platform may apply an object of this name: leave out ssa: Ignore and reconcile: disabled of kustomize.toolkit.fluxcd.io' : variables.platforms_before || variables.on_platform_workload" +
@@ -265,6 +265,13 @@ func ownersChanged(part ...string) string {
 	}
 	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }
+
+// losesFields is CEL that is true if an update may remove fields of the spec that neither object nor
+// oldObject shows. The API server shows both in the version of the request, without the fields that only
+// other versions have, and stores the object without them. The field managers show in which versions
+// the fields were written.
+const losesFields = "object.metadata.?managedFields.orValue([]).exists(m, m.?fieldsV1[?'f:spec'].hasValue() && m.?apiVersion.orValue('') != object.apiVersion" +
+	" && (request.resource.version.matches('alpha|beta') || !m.?apiVersion.orValue('').matches('/v[0-9]+(alpha|beta)')))"
 
 // annotationsBeyond returns CEL that is true if an object has an annotation that the other object does not
 // have, or has with another value, apart from requests to reconcile.

@@ -345,6 +345,8 @@ func networkCases() []limitCase {
 		listeners("listeners", "hostname: shop.acme.example.com", "shared", "", ""),
 		listeners("listeners of every name", "", "shared", "must not have no host", ""),
 		listeners("listeners of a Gateway of another namespace", "hostname: shop.acme.example.com", "other", "must not attach to Gateway gateways/other", ""),
+		{"listeners of every name, of an older version", "{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XListenerSet, metadata: {name: x}, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP}]}}", "must not have no host", ""},
+		{"listeners of a Gateway of another namespace, of an older version", "{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XListenerSet, metadata: {name: x}, spec: {parentRef: {name: other, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}", "must not attach to Gateway gateways/other", ""},
 		annotated("an allowed host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: shop.acme.example.com", "", ""),
 		annotated("another tenant's host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'shop.acme.example.com, shop.other.example.com'", "Service x must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
 		annotated("a wildcard in an annotation", "Service", "external-dns.alpha.kubernetes.io/internal-hostname: '*.example.com'", "must not have host *.example.com", "must not have host *.example.com (allowed: names without *)"),
@@ -530,9 +532,10 @@ func TestLimits(t *testing.T) {
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
 	r := requester{admin: admin, account: tenants["limited"], namespace: "limited"}
 	for kind, change := range map[string]string{
-		"listenersets" + gatewayGroup: `{"spec":{"parentRef":{"name":"other"}}}`,
-		"tcproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
-		"udproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+		"listenersets" + gatewayGroup:               `{"spec":{"parentRef":{"name":"other"}}}`,
+		"xlistenersets.gateway.networking.x-k8s.io": `{"spec":{"parentRef":{"name":"other"}}}`,
+		"tcproutes" + gatewayGroup:                  `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+		"udproutes" + gatewayGroup:                  `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
 	} {
 		t.Run(kind, func(t *testing.T) { r.breaks(t, "tenure-hosts", kind, change) })
 	}
