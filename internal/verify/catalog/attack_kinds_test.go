@@ -19,7 +19,7 @@ var untried = []struct{ rule, resources, reason string }{
 	{"credential-secrets", "roles rolebindings", "the attack needs a replication of the fleet, and the rule's own tests try it"},
 	{"external-artifacts", "externalartifacts/status", "without an ExternalArtifact of its own, which S3 tries to make, a tenant has no status to write"},
 	{"hosts", "services", "a Service has hosts in the annotations of one DNS controller only"},
-	{"hosts", "listenersets tcproutes udproutes", "a set of listeners belongs to a Gateway, and the routes name no host"},
+	{"hosts", "listenersets xlistenersets tcproutes udproutes", "a set of listeners belongs to a Gateway, and the routes name no host"},
 	{"ingress-annotations", "gateways", "W13 tries a Service itself; the rule's own tests try the annotations that a Gateway gives to its Service"},
 	{"ingress-annotations", "canaries", "W13 tries a Service itself; the rule's own tests try the annotations that a Canary gives to its Services"},
 	{"hosts", "canaries", "N6 tries the hosts of a Canary; the rule's own tests try the annotations that a Canary gives to its Services"},
