@@ -25,7 +25,7 @@ import (
 
 // sources are the modules, and the paths of the definitions in them.
 var sources = []struct{ name, module, files string }{
-	{"gateway-api", "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_*.yaml"},
+	{"gateway-api", "sigs.k8s.io/gateway-api", "config/crd/experimental/gateway.networking.k8s.io_*.yaml"},
 	{"network-policy-api", "sigs.k8s.io/network-policy-api", "config/crd/standard/policy.networking.k8s.io_*.yaml"},
 	{"flagger", "github.com/fluxcd/flagger", "artifacts/flagger/crd.yaml"},
 }

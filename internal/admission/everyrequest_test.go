@@ -163,8 +163,8 @@ func annotatedPods(annotations string) map[string]string {
 // extraordinary are manifests of kinds that the role of tenants does not allow, for tenants
 // with more rights, and of kinds with other names than in [ordinaries].
 var extraordinary = map[string]string{
+	olderListenerKind:                                              "{apiVersion: gateway.networking.x-k8s.io/v1, kind: XListenerSet, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}",
 	"listenersets" + gatewayGroup:                                  "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}",
-	"xlistenersets.gateway.networking.x-k8s.io":                    "{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XListenerSet, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}",
 	"tcproutes" + gatewayGroup:                                     "{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, spec: {" + parent + ", rules: [{backendRefs: [{name: app, port: 80}]}]}}",
 	"udproutes" + gatewayGroup:                                     "{apiVersion: gateway.networking.k8s.io/v1, kind: UDPRoute, spec: {" + parent + ", rules: [{backendRefs: [{name: app, port: 80}]}]}}",
 	"gateways" + gatewayGroup:                                      "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, spec: {gatewayClassName: shared, listeners: [{name: a, port: 80, protocol: HTTP, hostname: app.example.com}]}}",

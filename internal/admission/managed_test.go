@@ -94,11 +94,11 @@ func TestManagedKinds(t *testing.T) {
 		}
 		deployment, service := named("apps/v1", "Deployment", "agent"), named("v1", "Service", "agent")
 		budget, pod, theirs := named("policy/v1", "PodDisruptionBudget", "agent"), named("v1", "Pod", "agent"), named("v1", "ConfigMap", "theirs")
-		// Without parameters, the rule is about the kinds that decide about the tenant.
-		// The rule tenure-new-namespaces refuses new labels on other kinds.
-		everyKind := belongs
+		// Without parameters, the rule is about the kinds that decide about the tenant. The rule
+		// tenure-new-namespaces refuses new labels on other kinds, and changes of the objects of Flux's namespace.
+		everyKind, ofFlux := belongs, belongs
 		if namespace == "hostile" {
-			everyKind = ""
+			everyKind, ofFlux = "", "has the labels of an object of the platform"
 		}
 		const kustomize, helm = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"
 		for _, tc := range []struct {
@@ -106,15 +106,15 @@ func TestManagedKinds(t *testing.T) {
 			err    error
 			want   string
 		}{
-			{"a Deployment is changed", merge(tenant, deployment, `{"spec":{"replicas":1}}`), everyKind},
+			{"a Deployment is changed", merge(tenant, deployment, `{"spec":{"replicas":1}}`), ofFlux},
 			{"by its status", status(tenant, deployment, "status", `{"status":{"replicas":1}}`), everyKind},
-			{"it is deleted", tenant.Delete(t.Context(), deployment.DeepCopy(), client.DryRunAll), everyKind},
-			{"all Deployments are", tenant.DeleteAllOf(t.Context(), deployment.DeepCopy(), client.InNamespace(namespace), client.DryRunAll), everyKind},
-			{"its label is taken off", merge(tenant, deployment, `{"metadata":{"labels":null}}`), everyKind},
+			{"it is deleted", tenant.Delete(t.Context(), deployment.DeepCopy(), client.DryRunAll), ofFlux},
+			{"all Deployments are", tenant.DeleteAllOf(t.Context(), deployment.DeepCopy(), client.InNamespace(namespace), client.DryRunAll), ofFlux},
+			{"its label is taken off", merge(tenant, deployment, `{"metadata":{"labels":null}}`), ofFlux},
 			{"a Service of a release in another namespace of the platform's", merge(tenant, service, `{"spec":{"publishNotReadyAddresses":true}}`), everyKind},
-			{"a disruption budget", merge(tenant, budget, `{"spec":{"minAvailable":1}}`), everyKind},
-			{"a Pod is deleted", tenant.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll), everyKind},
-			{"a container is put into a Pod", status(tenant, pod, "ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"x","image":"x"}]}}`), everyKind},
+			{"a disruption budget", merge(tenant, budget, `{"spec":{"minAvailable":1}}`), ofFlux},
+			{"a Pod is deleted", tenant.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll), ofFlux},
+			{"a container is put into a Pod", status(tenant, pod, "ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"x","image":"x"}]}}`), ofFlux},
 			{"a delegating sync overwrites it", merge(delegate, deployment, `{"spec":{"replicas":1},"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"delegated"}}}`), everyKind},
 			{"the platform's controller changes it", merge(controller, deployment, `{"spec":{"replicas":1}}`), ""},
 			{"a kind whose label is a lie", make(tenant, labelled("ConfigMap", kustomize, "flux-system", "tenants")), forged},
@@ -210,7 +210,7 @@ metadata: {name: tenure, namespace: NAMESPACE}
 spec:
   tenant: hostile
   platformNamespaces: [flux-system]
-  platformWorkloads: [CronJob/backup, DaemonSet/logs, Deployment/agent, Deployment/an-agent-with-a-name-of-so-many-letters-that-kubernetes-shortens-it, HorizontalPodAutoscaler/agent, StatefulSet/my-db, StatefulSet/store, Job/migrate]
+  platformWorkloads: [CronJob/backup, DaemonSet/logs, Deployment/agent, Deployment/web-primary, Deployment/an-agent-with-a-name-of-so-many-letters-that-kubernetes-shortens-it, HorizontalPodAutoscaler/agent, HorizontalPodAutoscaler/web-primary, StatefulSet/my-db, StatefulSet/store, Job/migrate]
   platformSelectors:
     - {matchLabels: {app: agent}}
     - {matchLabels: {app: logs}}
@@ -374,7 +374,10 @@ func TestPlatformWorkloads(t *testing.T) {
 		return tenant.Create(t.Context(), parse(t, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: x, namespace: "+namespace+"}, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: "+kind+", name: "+target+"}, maxReplicas: 3}}"), client.DryRunAll)
 	}
 	canary := func(fields string) error {
-		return tenant.Create(t.Context(), parse(t, "{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: x, namespace: "+namespace+"}, spec: {"+fields+", service: {port: 80}, analysis: {interval: 1m, threshold: 1}}}"), client.DryRunAll)
+		if !strings.Contains(fields, "service: {") {
+			fields += ", service: {port: 80}"
+		}
+		return tenant.Create(t.Context(), parse(t, "{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: x, namespace: "+namespace+"}, spec: {"+fields+", analysis: {interval: 1m, threshold: 1}}}"), client.DryRunAll)
 	}
 	patch := func(u *unstructured.Unstructured, kind types.PatchType, content string, subresource ...string) error {
 		if len(subresource) == 0 {
@@ -438,6 +441,10 @@ func TestPlatformWorkloads(t *testing.T) {
 		{"and of another kind with the same name", autoscaler("StatefulSet", "agent"), ""},
 		{"a Canary of the platform's Deployment", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent}"), acts},
 		{"a Canary that takes the platform's autoscaler over", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}, autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: agent}"), acts},
+		{"a Canary whose primary Deployment would be the platform's", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}"), acts},
+		{"a Canary whose primary autoscaler would be the platform's", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}, autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web}"), acts},
+		{"a Canary of another kind with the same name", canary("targetRef: {apiVersion: apps/v1, kind: DaemonSet, name: web}"), ""},
+		{"a Canary whose Services count as the platform's", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}, service: {port: 80, apex: {labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}}"), "must not say in the labels of its templates"},
 		{"a Canary of the tenant's", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}"), ""},
 		{"a Pod of the platform's Deployment is evicted", evict(child), acts},
 		{"it is deleted", tenant.Delete(t.Context(), child.DeepCopy(), client.DryRunAll), acts},

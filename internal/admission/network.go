@@ -9,9 +9,9 @@ import (
 const (
 	groupNetworking = "networking.k8s.io"
 	groupGateway    = "gateway.networking.k8s.io"
-	// groupGatewayTrials has the experimental kinds of Gateway API. Before version 1.5, a set of listeners is
-	// one of them.
-	groupGatewayTrials = "gateway.networking.x-k8s.io"
+	// groupOlderGateway is the group of kinds that were experiments. ListenerSets were XListenerSets there, and clusters
+	// may still serve these.
+	groupOlderGateway = "gateway.networking.x-k8s.io"
 )
 
 // notOperator are conditions that exempt platform admins, the accounts that the profile lists
@@ -78,6 +78,10 @@ func services() Rule {
 			{
 				isGateway + " || " + isCanary + " || " + fmt.Sprintf(typeOf, "object") + " in " + types + ".orValue(['ClusterIP', 'LoadBalancer']) || oldObject != null && " + fmt.Sprintf(typeOf, "oldObject") + " == " + fmt.Sprintf(typeOf, "object"),
 				objectPhrase + " + 'must not have type ' + " + fmt.Sprintf(typeOf, "object") + " + ' (allowed: ' + " + types + ".orValue(['ClusterIP', 'LoadBalancer']).join(', ') + ')'",
+			},
+			{
+				fmt.Sprintf(typeOf, "object") + " != 'ExternalName' || " + types + ".orValue([]).exists(t, t == 'ExternalName') || oldObject != null && object.?spec.?externalName == oldObject.?spec.?externalName",
+				objectPhrase + " + 'must not lead to ' + " + short("object.?spec.?externalName.orValue('')") + " + ', which spec.externalName names (allowed types: ' + " + types + ".orValue(['ClusterIP', 'LoadBalancer']).join(', ') + ')'",
 			},
 			{
 				"!(" + chosenAddress + ")",
@@ -202,6 +206,11 @@ func ingressClasses(object string) string {
 	return fmt.Sprintf("[[%[1]s.?spec.?ingressClassName, %[1]s.metadata.?annotations[?'kubernetes.io/ingress.class']].filter(c, c.hasValue()).map(c, c.value())].map(l, l.size() == 0 ? [''] : l)[0]", object)
 }
 
+// isDefault returns CEL that is true if a Gateway is a default Gateway.
+func isDefault(object string) string {
+	return "(" + object + ".?spec.?defaultScope.orValue('None') != 'None')"
+}
+
 // parents returns CEL for the objects that a route or a set of listeners is attached to.
 func parents(object string) string {
 	return fmt.Sprintf("(%[1]s.?spec.?parentRefs.orValue([]) + %[1]s.?spec.?parentRef.optMap(p, [p]).orValue([]))", object)
@@ -216,7 +225,7 @@ func hosts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"), on(writes, groupFlagger, "canaries"),
 			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
-			on(writes, groupGatewayTrials, "xlistenersets"),
+			on(writes, groupOlderGateway, "xlistenersets"),
 		},
 		scope:      tenantObjects,
 		conditions: notOperator,
@@ -240,6 +249,16 @@ func hosts() Rule {
 			{
 				"!(" + isGateway + ") || oldObject != null && oldObject.?spec.?gatewayClassName == object.?spec.?gatewayClassName || " + permitsClass("network.gatewayClasses", "object.spec.gatewayClassName"),
 				objectPhrase + " + 'must not have gateway class ' + " + short("object.?spec.?gatewayClassName.orValue('')") + " + ' (allowed: ' + " + short(namedClasses("network.gatewayClasses")) + " + ')'",
+			},
+			{
+				// Routes of all namespaces may ask for the default Gateways, and DNS controllers lead their hosts there.
+				"!(" + isGateway + ") || !" + isDefault("object") + " || oldObject != null && " + isDefault("oldObject") + " || " + permitsIfSet("network.gateways", "request.namespace + '/' + object.metadata.name"),
+				objectPhrase + " + 'must not be a default Gateway, to which routes of all namespaces attach (allowed: ' + (" + optional("network.gateways") + ".hasValue() ? " + short(named("network.gateways")) + " : 'none') + '): leave out spec.defaultScope'",
+			},
+			{
+				// A pattern for the Gateways of all namespaces matches this name too.
+				"object.?spec.?useDefaultGateways.orValue('None') == 'None' || oldObject != null && object.?spec.?useDefaultGateways == oldObject.?spec.?useDefaultGateways || " + permits("network.gateways", "'*/*'"),
+				objectPhrase + " + 'must not attach to all default Gateways: name a Gateway in spec.parentRefs (allowed: those of ' + request.namespace + ', ' + " + short(named("network.gateways")) + " + ')'",
 			},
 			{
 				"variables.wrongParents.size() == 0",

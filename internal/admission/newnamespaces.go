@@ -15,8 +15,8 @@ const retryHint = ", or try again in some seconds, when the manager has written 
 // newNamespaces returns the rule about every kind in a tenant's namespace without parameters: in the first
 // seconds of the namespace, and from its deletion on. There the policies [Objects] and [Shared] read the
 // profile, and so cover a list of kinds only. The rule refuses what [contents] refuses, since it blocks the
-// deletion of the namespace for ever, and new objects with the labels of the platform's objects, of kinds
-// that [managed] does not list.
+// deletion of the namespace for ever. It also refuses new objects with the labels of the platform's objects,
+// and changes of objects that have them, of kinds that [managed] does not list.
 //
 // The rule reads no parameters: until the API server has found the kind of a policy's parameters, it
 // refuses every request that the policy matches, and this policy matches all requests of all namespaces
@@ -25,18 +25,23 @@ const retryHint = ", or try again in some seconds, when the manager has written 
 func newNamespaces() Rule {
 	return Rule{
 		Name:  Prefix + "new-namespaces",
-		Title: "before a namespace has its parameters, objects of tenants have only Kubernetes' finalizers and no labels of the platform's objects, and Pods end within a day",
+		Title: "before a namespace has its parameters, tenants do not change the platform's objects, and their own have only Kubernetes' finalizers and no labels of the platform's; Pods end within a day",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			writtenObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, "", "pods"),
+			every(all),
 		},
 		conditions: []string{
-			heldUp(kubernetesFinalizers) + " || " + forgesPlatform,
+			heldUp(kubernetesFinalizers) + " || " + forgesPlatform + " || " + changesPlatforms,
 			notKubernetes, notAdmin[0], notANode, notEverywhere, notAdmin[1],
 		},
 		scope: unparameterized,
 		validations: append(endsInTime(kubernetesFinalizers, retryHint), validation{
 			"!" + forgesPlatform,
 			"request.kind.kind + ' ' + variables.name + ' must not say in its labels, or in those of its templates, that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out" + retryHint + "'",
+		}, validation{
+			// The deletion of the namespace deletes all objects in it, and controllers of the tenant remove
+			// their finalizers.
+			"!" + changesPlatforms + " || has(namespaceObject.metadata.deletionTimestamp)",
+			"request.kind.kind + ' ' + variables.name + ' has the labels of an object of the platform: ask the platform team to change it in its repository" + retryHint + "'",
 		}),
 	}
 }
@@ -66,25 +71,45 @@ func (r Rule) afterRBAC(p *admissionregistrationv1.ValidatingAdmissionPolicy) (h
 // name of the manager is replaced in the manifests.
 const managersNamespace = "'" + ManagerUser + "'.split(':')[2]"
 
-// forgesPlatform is CEL that is true if an object or one of its templates gets the labels of the platform's
-// objects. Without parameters, the manager's namespace is the only one that is known as the platform's. An
-// account of this namespace may be the account of a sync, of which Flux sets the labels. The rule [managed],
-// which knows more, decides about the kinds that it lists.
-var forgesPlatform = func() string {
-	platforms := func(labels string) string {
-		return fmt.Sprintf("(['%[2]s'].exists(g, (g + '/namespace') in %[1]s && %[1]s[g + '/namespace'] == %[3]s) || %[1]s[?'%[4]s'].orValue('') == '%[5]s')",
-			labels, strings.Join([]string{groupKustomize, groupHelm, groupResourceSet}, "', '"), managersNamespace, tenancy.LabelManaged, tenancy.ManagedValue)
-	}
-	made := func(object string) string {
-		return fmt.Sprintf("[%s.?metadata.?labels.orValue({})].exists(l, %s)", object, platforms("l"))
-	}
-	bySync := "request.userInfo.username.startsWith('system:serviceaccount:' + " + managersNamespace + " + ':') && !('" + tenancy.LabelManaged + "' in object.metadata.labels)"
+// platformMarks returns CEL that is true if an object has the labels of the platform's objects. Without
+// parameters, the manager's namespace is the only one that is known as the platform's.
+func platformMarks(object string) string {
+	return fmt.Sprintf("[%s.?metadata.?labels.orValue({})].exists(l, %s)", object, marksPlatform("l"))
+}
+
+// marksPlatform returns CEL that is true if a map of labels has those of the platform's objects.
+func marksPlatform(labels string) string {
+	return fmt.Sprintf("(['%[2]s'].exists(g, (g + '/namespace') in %[1]s && %[1]s[g + '/namespace'] == %[3]s) || %[1]s[?'%[4]s'].orValue('') == '%[5]s')",
+		labels, strings.Join([]string{groupKustomize, groupHelm, groupResourceSet}, "', '"), managersNamespace, tenancy.LabelManaged, tenancy.ManagedValue)
+}
+
+// marksBySync returns CEL that is true if an account of the manager's namespace sends the request, and if the
+// object is not one of the manager's. The account may be that of a sync, of which Flux sets the labels.
+func marksBySync(object string) string {
+	return "request.userInfo.username.startsWith('system:serviceaccount:' + " + managersNamespace + " + ':') && !('" + tenancy.LabelManaged + "' in " + object + ".metadata.labels)"
+}
+
+// listedByManaged is CEL that is true if the rule [managed] lists the kind of the request. That rule knows more,
+// and decides about these kinds.
+var listedByManaged = func() string {
 	var listed []string
 	for _, on := range managed().resources {
 		for _, resource := range on.Resources {
 			listed = append(listed, on.APIGroups[0]+"/"+resource)
 		}
 	}
-	return "(request.operation in ['CREATE', 'UPDATE'] && object != null && !(" + isOneOf("(request.resource.group + '/' + request.resource.resource)", listed) + ") && (" + made("object") + " && !(oldObject != null && " + made("oldObject") + ") && !(" + bySync + ")" +
-		" || " + forgesTemplate(platforms) + "))"
+	return isOneOf("(request.resource.group + '/' + request.resource.resource)", listed)
 }()
+
+// forgesPlatform is CEL that is true if an object or one of its templates gets the labels of the platform's
+// objects.
+var forgesPlatform = "(request.operation in ['CREATE', 'UPDATE'] && object != null && !(" + listedByManaged + ") && (" + platformMarks("object") + " && !(oldObject != null && " + platformMarks("oldObject") + ") && !(" + marksBySync("object") + ")" +
+	" || " + forgesTemplate(marksPlatform) + "))"
+
+// changesPlatforms is CEL that is true if a request deletes an object with the labels of the platform's objects,
+// or changes more of it than its status, its finalizers and requests to reconcile. A controller of the tenant
+// removes its finalizers. Syncs that the platform delegated to a tenant are not known, so the tenant changes
+// their objects by Git.
+var changesPlatforms = "(request.operation in ['UPDATE', 'DELETE'] && oldObject != null && !(" + listedByManaged + ") && " + platformMarks("oldObject") + " && !(" + marksBySync("oldObject") + ")" +
+	" && (request.operation == 'DELETE' || !(has(request.subResource) && request.subResource == 'status') && (!has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
+	" || " + changed("labels") + " || " + changed("ownerReferences") + " || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec") + ")))"

@@ -30,7 +30,17 @@ metadata: {name: plain, namespace: NAMESPACE}
 ---
 apiVersion: coordination.k8s.io/v1
 kind: Lease
-metadata: {name: theirs, namespace: NAMESPACE, labels: {kustomize.toolkit.fluxcd.io/name: delegated, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+metadata: {name: theirs, namespace: NAMESPACE, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: theirs, namespace: NAMESPACE, finalizers: [example.com/before], labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {minAvailable: 1, selector: {matchLabels: {a: b}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: managers, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}
+spec: {minAvailable: 1, selector: {matchLabels: {a: b}}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -66,7 +76,8 @@ spec: {tenant: young, platformNamespaces: [flux-system], tenants: {bounds: {fina
 `
 
 // TestNewNamespaces sends requests in tenants' namespaces that have no parameters yet: nothing in them
-// blocks the deletion of the namespace for ever, and nothing new passes for the platform's.
+// blocks the deletion of the namespace for ever, nothing new passes for the platform's, and the platform's
+// objects stay as they are.
 func TestNewNamespaces(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -92,6 +103,7 @@ func TestNewNamespaces(t *testing.T) {
 			isHeld           = "must not have finalizers that are not allowed: leave out metadata.finalizers, or try again in some seconds"
 			inTemplate       = "must not have finalizers in its templates"
 			forged           = "must not say in its labels"
+			theirs           = "theirs has the labels of an object of the platform: ask the platform team to change it in its repository, or try again in some seconds"
 		)
 		create := func(kind, metadata string) func(client.Client) error {
 			text := strings.ReplaceAll("{"+kind+", metadata: {name: new, namespace: NAMESPACE, "+metadata+"}}", "NAMESPACE", namespace)
@@ -109,6 +121,23 @@ func TestNewNamespaces(t *testing.T) {
 			return func(c client.Client) error {
 				return c.Delete(t.Context(), named("apiVersion: v1, kind: Pod", "old"), client.GracePeriodSeconds(seconds), client.DryRunAll)
 			}
+		}
+		removeKind := func(kind, name string) func(client.Client) error {
+			return func(c client.Client) error { return c.Delete(t.Context(), named(kind, name), client.DryRunAll) }
+		}
+		empty := func(kind string) func(client.Client) error {
+			return func(c client.Client) error {
+				return c.DeleteAllOf(t.Context(), named(kind, "''"), client.InNamespace(namespace), client.DryRunAll)
+			}
+		}
+		change := func(content string) func(client.Client) error {
+			return func(c client.Client) error {
+				return c.Patch(t.Context(), named(budget, "theirs"), client.RawPatch(types.MergePatchType, []byte(content)), client.DryRunAll)
+			}
+		}
+		apply := func(c client.Client) error {
+			u := named(budget, "theirs")
+			return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("mine"), client.ForceOwnership, client.DryRunAll)
 		}
 		testwait.For(t, "the tenant to have its rights, and the rule to be in force", patience, func() (bool, string) {
 			err := create(lease, foreign)(tenant)
@@ -142,7 +171,24 @@ func TestNewNamespaces(t *testing.T) {
 			{"labels of the platform's objects later", tenant, patch(lease, "plain", `"labels":{"kustomize.toolkit.fluxcd.io/namespace":"flux-system"}`), forged},
 			{"labels of the platform's objects in a template", tenant, create(fmt.Sprintf(template, platforms), ""), forged},
 			{"labels of a sync of the tenant's own", tenant, create(lease, own), ""},
-			{"a change of an object with the labels", tenant, patch(lease, "theirs", `"annotations":{"a":"b"}`), ""},
+			{"a change of an object of the platform", tenant, change(`{"spec":{"minAvailable":0}}`), theirs},
+			{"one more annotation of it", tenant, patch(budget, "theirs", `"annotations":{"a":"b"}`), theirs},
+			{"no labels of the platform any more", tenant, patch(budget, "theirs", `"labels":null`), theirs},
+			{"another field manager of it", tenant, apply, theirs},
+			{"a change of an object of a kind without a spec here", tenant, patch(lease, "theirs", `"annotations":{"a":"b"}`), theirs},
+			{"its deletion", tenant, removeKind(budget, "theirs"), theirs},
+			{"the deletion of all of its kind", tenant, empty(budget), "has the labels of an object of the platform"},
+			{"a change of an object of the manager", tenant, patch(budget, "managers", `"annotations":{"a":"b"}`), "managers has the labels of an object of the platform"},
+			{"the deletion of an object of the manager", tenant, removeKind(budget, "managers"), "managers has the labels of an object of the platform"},
+			{"a request to reconcile it", tenant, patch(budget, "theirs", `"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}`), ""},
+			{"without a finalizer, which a controller of the tenant removes", tenant, patch(budget, "theirs", `"finalizers":null`), ""},
+			{"its own object, deleted", tenant, removeKind(lease, "plain"), ""},
+			{"a sync of the platform's namespace changes its object", sync, change(`{"spec":{"minAvailable":0}}`), ""},
+			{"and deletes it", sync, removeKind(budget, "theirs"), ""},
+			{"it does not delete the manager's", sync, removeKind(budget, "managers"), "managers has the labels of an object of the platform"},
+			{"a controller that may change the kind everywhere", issuer, patch(lease, "theirs", `"annotations":{"a":"b"}`), ""},
+			{"a controller of Kubernetes deletes it", as("system:serviceaccount:kube-system:generic-garbage-collector", "system:masters"), removeKind(budget, "theirs"), ""},
+			{"an admin deletes it", admin, removeKind(budget, "theirs"), ""},
 			{"a sync of the platform's namespace sets its labels", sync, create(lease, platforms), ""},
 			{"it does not set the manager's", sync, create(lease, managers), forged},
 			{"it sets no finalizer either", sync, create(lease, foreign), isHeld},
@@ -179,25 +225,40 @@ func TestNewNamespaces(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), isHeld), fmt.Sprint(err)
 		})
 		decided(t, create(lease, foreign)(tenant), true, isHeld)
+		decided(t, change(`{"spec":{"minAvailable":0}}`)(tenant), true, theirs)
+		// When the namespace is being deleted, all of its objects are.
+		deleteNamespace(t, admin, namespace)
+		testwait.For(t, "the API server to know that the namespace is being deleted", patience, func() (bool, string) {
+			err := change(`{"spec":{"minAvailable":0}}`)(tenant)
+			return err == nil, fmt.Sprint(err)
+		})
+		decided(t, removeKind(budget, "theirs")(tenant), false, "")
 		namespaceGoes(t, admin, namespace)
 	}
 }
 
-// namespaceGoes deletes the namespace of newTenant, and waits until Kubernetes has removed it.
+func deleteNamespace(t *testing.T, admin client.Client, namespace string) {
+	t.Helper()
+	if err := admin.Delete(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+"}}")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namespaceGoes removes what holds up the deletion of the namespace of newTenant, and waits until Kubernetes has
+// removed it.
 func namespaceGoes(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
-	kept := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: there, namespace: "+namespace+"}}")
-	if err := admin.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"apiVersion: v1, kind: ConfigMap, metadata: {name: there", "apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: theirs"} {
+		kept := parse(t, "{"+kind+", namespace: "+namespace+"}}")
+		if err := admin.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	pod := parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: old, namespace: "+namespace+"}}")
 	if err := admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	ns := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+"}}")
-	if err := admin.Delete(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
 	testwait.For(t, "the namespace to be gone", patience, func() (bool, string) {
 		err := admin.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
 		return apierrors.IsNotFound(err), fmt.Sprint(err)

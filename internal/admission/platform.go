@@ -166,6 +166,11 @@ var onPlatformWorkload = func() string {
 	target := func(field string) string {
 		return fmt.Sprintf("(object.?spec.?%[1]s.?kind.orValue('') + '/' + object.?spec.?%[1]s.?name.orValue('')) in params.spec.platformWorkloads", field)
 	}
+	// Flagger copies the target of a Canary, and its autoscaler, into objects with this ending, and overwrites those
+	// that exist.
+	primary := func(field string) string {
+		return fmt.Sprintf("(object.?spec.?%[1]s.?kind.orValue('') + '/' + object.?spec.?%[1]s.?name.orValue('') + '-primary') in params.spec.platformWorkloads", field)
+	}
 	scaled := func(resource, kind string) string {
 		return fmt.Sprintf("request.resource.resource == '%s' && has(request.subResource) && request.subResource == 'scale' && ('%s/' + request.name) in params.spec.platformWorkloads", resource, kind)
 	}
@@ -189,7 +194,7 @@ var onPlatformWorkload = func() string {
 		"variables.takes_place",
 		"request.resource.resource == 'horizontalpodautoscalers' && object != null && (" + target("scaleTargetRef") +
 			" || object.?spec.?scaleTargetRef.?kind.orValue('') == 'ReplicaSet' && " + named("object.spec.scaleTargetRef.name", "Deployment", hash) + ")",
-		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef")}, " || ") + ")",
+		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef"), primary("targetRef"), primary("autoscalerRef")}, " || ") + ")",
 	}, " || ") + ")"
 }()
 
@@ -231,7 +236,7 @@ var takesPlace = func() string {
 // A controller copies these labels to the objects that it makes, and the rules do not limit the controller:
 // the tenant would have objects that count as the platform's, such as the Jobs of a CronJob in the
 // parameters. The field chart.metadata of a HelmRelease is the template of a HelmChart, and the
-// commonMetadata of an ArtifactGenerator that of its ExternalArtifacts.
+// commonMetadata of an ArtifactGenerator that of its ExternalArtifacts; a Canary has those of its Services.
 func forgesTemplate(platforms func(labels string) string) string {
 	labels := func(l string) string {
 		return fmt.Sprintf("(%[1]s.hasValue() && [%[1]s.value()].exists(l, %[2]s))", l, platforms("l"))
@@ -241,10 +246,11 @@ func forgesTemplate(platforms func(labels string) string) string {
 		return fmt.Sprintf("(request.resource.resource == 'pods' ? has(%[1]s.spec.volumes) && %[1]s.spec.volumes.exists(%[3]s) : "+
 			"%[2]s.?volumes.orValue([]).exists(%[3]s) || ([%[1]s.?spec.?template.?metadata.?labels, %[1]s.?spec.?jobTemplate.?metadata.?labels, %[1]s.?spec.?jobTemplate.?spec.?template.?metadata.?labels, %[1]s.?template.?metadata.?labels"+
 			", %[1]s.?spec.?chart.?metadata.?labels, %[1]s.?spec.?commonMetadata.?labels, %[1]s.?spec.?infrastructure.?labels, request.resource.resource == 'resourceclaimtemplates' ? %[1]s.?spec.?metadata.?labels : optional.none()]"+
+			" + (request.resource.resource == 'canaries' ? ['apex', 'primary', 'canary'].map(f, %[1]s.?spec.?service[?f].?labels) : [])"+
 			" + %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(c, c.?metadata.?labels)).exists(l, %[4]s))",
 			object, podSpec(object), ephemeral, labels("l"))
 	}
-	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'helmreleases', 'artifactgenerators', 'gateways', 'resourceclaimtemplates']" +
+	return "(request.resource.resource in ['pods', 'deployments', 'statefulsets', 'replicasets', 'daemonsets', 'replicationcontrollers', 'podtemplates', 'jobs', 'cronjobs', 'helmreleases', 'artifactgenerators', 'gateways', 'canaries', 'resourceclaimtemplates']" +
 		" && object != null && !has(request.subResource) && " + forged("object") + " && !(oldObject != null && " + forged("oldObject") + "))"
 }
 

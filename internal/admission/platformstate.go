@@ -11,19 +11,30 @@ import (
 // tenant uses, or give it the devices of others. The scheduler reads the CSIStorageCapacities of all namespaces when it
 // places the Pods of any tenant. Kubernetes 1.36 asks for a right to all namespaces before it changes the devices of a
 // claim; earlier versions do not.
+//
+// The scheduler also reads how much of a node the status of a Pod takes. It reserves the resources in the status of a
+// container even if the Pod requests less, and those of a waiting Pod on the node that its status nominates, whatever the
+// taints of the node: other Pods of the same or a lower priority find no place there.
 func allocations() Rule {
+	const isPod = "request.resource.resource == 'pods'"
+	containers := func(object string) string {
+		return fmt.Sprintf("['containerStatuses', 'initContainerStatuses'].map(f, %s.?status[?f].orValue([]).map(c, [c.?allocatedResources, c.?resources]))", object)
+	}
 	return Rule{
-		Name: Prefix + "allocations", Rows: []string{"W6", "W11"},
-		Title: "only the platform writes the sizes of volumes, the devices of claims and the capacity of storage",
+		Name: Prefix + "allocations", Rows: []string{"W6", "W10", "W11"},
+		Title: "only the platform writes the sizes of volumes, the devices of claims, the capacity of storage, and what Pods take of nodes",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(updates, "", "persistentvolumeclaims/status"), on(updates, groupResource, "resourceclaims/status"), on(writes, "storage.k8s.io", "csistoragecapacities"),
+			on(updates, "", "persistentvolumeclaims/status", "pods/status"), on(updates, groupResource, "resourceclaims/status"), on(writes, "storage.k8s.io", "csistoragecapacities"),
 		},
 		scope: tenantObjects,
 		// A kubelet writes the size of a volume that has grown.
 		conditions: append([]string{notANode}, notOperator...),
 		validations: []validation{{
-			"has(request.subResource) && object.?status == oldObject.?status",
-			"request.kind.kind + ' ' + variables.name + (has(request.subResource) ? ' has a status that only the platform writes, since it says what is allocated to the claim: leave it out'" +
+			isPod + " ? ['nominatedNodeName', 'allocatedResources', 'resources', 'resourceClaimStatuses', 'extendedResourceClaimStatus'].all(f, object.?status[?f] == oldObject.?status[?f])" +
+				" && " + containers("object") + " == " + containers("oldObject") +
+				" : has(request.subResource) && object.?status == oldObject.?status",
+			"request.kind.kind + ' ' + variables.name + (" + isPod + " ? ' has a status that only the platform writes, since the scheduler reserves nodes by it: leave out nominatedNodeName, resources and allocatedResources'" +
+				" : has(request.subResource) ? ' has a status that only the platform writes, since it says what is allocated to the claim: leave it out'" +
 				" : ' must not be made by a tenant, since the scheduler places the Pods of all namespaces by it: leave it to the driver of the storage')",
 		}},
 	}
@@ -64,7 +75,7 @@ func events() Rule {
 	}
 	const own = "r.?namespace.orValue('') == '' ? r.?kind.orValue('') == '' : r.namespace == request.namespace && !(r.?kind.orValue('') in ['Node', 'PersistentVolume'])"
 	return Rule{
-		Name:  Prefix + "events",
+		Name: Prefix + "events", Rows: []string{"N7"},
 		Title: "Events of tenants are about objects of the tenant's namespace",
 		// The newer group keeps these fields of an existing Event.
 		resources:     []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "events"), on(creates, "events.k8s.io", "events")},

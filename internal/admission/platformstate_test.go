@@ -12,7 +12,7 @@ import (
 )
 
 // TestAllocations checks that a tenant with all rights in its namespaces does not write what the platform has allocated
-// to claims, and what the scheduler reads about storage. The controllers of the platform do.
+// to claims and Pods, and what the scheduler reads about storage. The controllers of the platform do.
 func TestAllocations(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -21,7 +21,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: allocations}
 rules:
-  - {apiGroups: [""], resources: [persistentvolumeclaims/status], verbs: [patch]}
+  - {apiGroups: [""], resources: [persistentvolumeclaims/status, pods/status], verbs: [patch]}
   - {apiGroups: [resource.k8s.io], resources: [resourceclaims/status, resourceclaims/binding], verbs: [patch, update]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -48,14 +48,19 @@ subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}]
 		larger    = `{"status":{"capacity":{"storage":"1Gi"}}}`
 		allocated = `{"status":{"allocation":{"devices":{"results":[{"request":"a","driver":"gpu.example.com","pool":"p","device":"theirs"}]}}}}`
 		status    = "has a status that only the platform writes"
+		nominated = `{"status":{"nominatedNodeName":"theirs"}}`
+		taken     = `{"status":{"containerStatuses":[{"name":"a","image":"a","imageID":"","ready":false,"restartCount":0,"resources":{"requests":{"cpu":"1000"}}}]}}`
 	)
 	for _, namespace := range []string{"hostile", "hostile-own"} {
 		claim := parse(t, in(namespace, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: allocations, namespace: apps}, spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 10Gi}}}}"))
 		device := parse(t, in(namespace, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: allocations, namespace: apps}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}"))
 		capacity := parse(t, in(namespace, "{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {name: allocations, namespace: apps}, storageClassName: fast, capacity: 100Ti, nodeTopology: {}}"))
+		pod := parse(t, in(namespace, "{apiVersion: v1, kind: Pod, metadata: {name: allocations, namespace: apps}, spec: {schedulingGates: [{name: example.com/wait}], resourceClaims: [{name: a, resourceClaimTemplateName: a}], containers: [{name: a, image: a}]}}"))
 		tenant := hostile(t, restConfig)
-		if err := admin.Create(t.Context(), claim); err != nil {
-			t.Fatal(err)
+		for _, u := range []client.Object{claim, pod} {
+			if err := admin.Create(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
 		}
 		patch := func(by client.Client, u client.Object, change string) error {
 			return by.SubResource("status").Patch(t.Context(), u.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
@@ -78,6 +83,11 @@ subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}]
 			{"a status without a change", patch(tenant, claim, `{"status":{"phase":"Pending"}}`), ""},
 			{"the size, by the controller that resizes volumes", patch(as("system:serviceaccount:storage:resizer"), claim, larger), ""},
 			{"the size, by the kubelet", patch(as("system:node:one", "system:nodes", "test:nodes"), claim, larger), ""},
+			{"a place for a waiting Pod on a node of others", patch(tenant, pod, nominated), "Pod allocations " + status},
+			{"more of a node than the Pod requests", patch(tenant, pod, taken), "Pod allocations " + status},
+			{"a condition of the tenant's own", patch(tenant, pod, `{"status":{"conditions":[{"type":"example.com/served","status":"True"}]}}`), ""},
+			{"a place for a waiting Pod, by a scheduler", patch(as("system:serviceaccount:storage:resizer"), pod, nominated), ""},
+			{"what a Pod takes, by the kubelet", patch(as("system:node:one", "system:nodes", "test:nodes"), pod, taken), ""},
 			{"capacity of storage, which the scheduler reads for every Pod", tenant.Create(t.Context(), capacity.DeepCopy(), client.DryRunAll), "CSIStorageCapacity allocations must not be made by a tenant"},
 			{"a change of the capacity", tenant.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"capacity":"1Ti"}`)), client.DryRunAll), "CSIStorageCapacity made must not be made by a tenant"},
 			{"capacity, by the platform", admin.Create(t.Context(), capacity.DeepCopy(), client.DryRunAll), ""},
@@ -92,6 +102,7 @@ subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}]
 			// Before 1.36, the right to the status was enough. The tenant has the right that 1.36 asks for.
 			check(t, patch(tenant, device, allocated), "ResourceClaim allocations "+status)
 			check(t, patch(as("system:kube-scheduler", "system:masters"), device, allocated), "")
+			check(t, patch(tenant, pod, `{"status":{"resourceClaimStatuses":[{"name":"a","resourceClaimName":"theirs"}]}}`), "Pod allocations "+status)
 		})
 	}
 }

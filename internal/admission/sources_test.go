@@ -25,8 +25,6 @@ var extensions = func() string {
 		{"flagger.app", "v1beta1", "canaries", "Canary"},
 		{"flagger.app", "v1beta1", "metrictemplates", "MetricTemplate"},
 		{"flagger.app", "v1beta1", "alertproviders", "AlertProvider"},
-		// Gateway API before 1.5.
-		{"gateway.networking.x-k8s.io", "v1alpha1", "xlistenersets", "XListenerSet"},
 	} {
 		fmt.Fprintf(&b, `---
 apiVersion: apiextensions.k8s.io/v1

@@ -205,6 +205,7 @@ func scheduling() []podCheck {
 	// The scheduler keeps all Pods that an anti-affinity term selects off the nodes of the Pod with the
 	// term. So a term may select Pods of its own namespace only.
 	const foreign = "(has(t.namespaceSelector) || t.?namespaces.orValue([]).exists(n, n != request.namespace))"
+	const wrongClones = "p.?volumes.orValue([]).filter(v, has(v.gitRepo) && !(v in q.?volumes.orValue([])))"
 	wrongVolumes := "p.?volumes.orValue([]).filter(v, " + addressed + " && !(v in q.?volumes.orValue([])))"
 	wrongClasses := "p.?volumes.orValue([]).filter(v, has(v.ephemeral) && !(v in q.?volumes.orValue([]))).map(v, v.ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue(''))" +
 		".filter(n, n != '' && !" + permitsClassIfSet("storage.classes", "n") + ")"
@@ -231,6 +232,12 @@ func scheduling() []podCheck {
 		{
 			"!has(p.volumes) || " + optional("storage.existingVolumes") + ".orValue(false) || " + wrongVolumes + ".size() == 0",
 			"'mount existing storage by its address in volume ' + " + fromPod(wrongVolumes+".map(v, v.name).join(', ')") + " + ': use a claim with a storage class, or ask the platform team for storage.existingVolumes'",
+		},
+		{
+			// Kubelets before 1.33, and later ones with the gate GitRepoVolumeDriver, run git on the node, with its
+			// network and as root (CVE-2024-10220). The Pod Security level restricted refuses such volumes.
+			"!has(p.volumes) || " + wrongClones + ".size() == 0",
+			"'have the node clone a repository in volume ' + " + fromPod(wrongClones+".map(v, v.name).join(', ')") + " + ': clone it in an init container'",
 		},
 		{
 			// A claim without a class may get one before the rule about claims checks it.

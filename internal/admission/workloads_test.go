@@ -181,6 +181,7 @@ func podCases() []limitCase {
 		{"a place beside another tenant's Pods, if there is one", good, "affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {labelSelector: {}, namespaces: [other], topologyKey: kubernetes.io/os}}]}}", "must not choose or avoid nodes", "must not choose or avoid nodes"},
 		{"storage at an address", good, "volumes: [{name: v, nfs: {server: 192.0.2.1, path: /exports/other}}, {name: w, emptyDir: {}}]", "", "must not mount existing storage by its address in volume v: use a claim"},
 		{"a disk by its number", good, "volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1}}]", "", "must not mount existing storage by its address in volume v"},
+		{"a repository that the node clones", good, "volumes: [{name: v, gitRepo: {repository: 'https://git.example.com/a'}}]", "must not have the node clone a repository in volume v: clone it in an init container", "must not have the node clone a repository in volume v"},
 		{"a share by its name, through a driver", good, "volumes: [{name: v, csi: {driver: file.csi.azure.com, volumeAttributes: {ShareName: other, secretName: x}}}, {name: w, csi: {driver: secrets-store.csi.k8s.io, volumeAttributes: {secretProviderClass: x}}}]", "", "must not mount existing storage by its address in volume v: use a claim"},
 		{"a server by its address, through a driver", good, "volumes: [{name: v, csi: {driver: nfs.csi.k8s.io, volumeAttributes: {server: 192.0.2.1, share: /exports/other}}}]", "", "must not mount existing storage by its address in volume v"},
 		{"identities of the Pod itself", good, "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, audience: a}}, {clusterTrustBundle: {name: a, path: b}}, {podCertificate: {signerName: example.com/a, keyType: ED25519, credentialBundlePath: c}}]}}]", "", ""},
@@ -255,6 +256,11 @@ func networkCases() []limitCase {
 	)
 	listeners := func(what, hostname, parent, limited, unlimited string) limitCase {
 		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: x}, spec: {parentRef: {name: " + parent + ", namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, " + hostname + "}]}}", limited, unlimited}
+	}
+	older := func(what, hostname, parent, limited, unlimited string) limitCase {
+		c := listeners(what, hostname, parent, limited, unlimited)
+		c.manifest = strings.NewReplacer("gateway.networking.k8s.io/v1", "gateway.networking.x-k8s.io/v1", "kind: ListenerSet", "kind: XListenerSet").Replace(c.manifest)
+		return c
 	}
 	annotated := func(what, kind, annotation, limited, unlimited string) limitCase {
 		head := ", kind: " + kind + ", metadata: {name: x, annotations: {" + annotation + "}}, spec: {"
@@ -344,9 +350,15 @@ func networkCases() []limitCase {
 		{"packets of a Gateway of another namespace", "{apiVersion: gateway.networking.k8s.io/v1, kind: UDPRoute, metadata: {name: x}, spec: {parentRefs: [{name: other, namespace: gateways}], rules: [{backendRefs: [{name: x, port: 80}]}]}}", "must not attach to Gateway gateways/other", ""},
 		listeners("listeners", "hostname: shop.acme.example.com", "shared", "", ""),
 		listeners("listeners of every name", "", "shared", "must not have no host", ""),
+		older("older listeners", "hostname: shop.acme.example.com", "shared", "", ""),
+		older("older listeners of every name", "", "shared", "must not have no host", ""),
+		older("older listeners of a Gateway of another namespace", "hostname: shop.acme.example.com", "other", "must not attach to Gateway gateways/other", ""),
+		gateway("a Gateway that is the default of all routes", "gatewayClassName: public, defaultScope: All, listeners: ["+listener+"]", "Gateway x must not be a default Gateway, to which routes of all namespaces attach (allowed: gateways/shared)", "Gateway x must not be a default Gateway, to which routes of all namespaces attach (allowed: none)"),
+		gateway("a Gateway that is no default", "gatewayClassName: public, defaultScope: None, listeners: ["+listener+"]", "", ""),
+		route("a route of the default Gateways", "hostnames: [shop.acme.example.com], useDefaultGateways: All", "must not attach to all default Gateways: name a Gateway in spec.parentRefs (allowed: those of limited, gateways/shared)", ""),
+		route("a route of no default Gateway", "hostnames: [shop.acme.example.com], useDefaultGateways: None", "", ""),
+		{"packets of the default Gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, metadata: {name: x}, spec: {useDefaultGateways: All, rules: [{backendRefs: [{name: x, port: 80}]}]}}", "must not attach to all default Gateways", ""},
 		listeners("listeners of a Gateway of another namespace", "hostname: shop.acme.example.com", "other", "must not attach to Gateway gateways/other", ""),
-		{"listeners of every name, of an older version", "{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XListenerSet, metadata: {name: x}, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP}]}}", "must not have no host", ""},
-		{"listeners of a Gateway of another namespace, of an older version", "{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XListenerSet, metadata: {name: x}, spec: {parentRef: {name: other, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}", "must not attach to Gateway gateways/other", ""},
 		annotated("an allowed host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: shop.acme.example.com", "", ""),
 		annotated("another tenant's host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'shop.acme.example.com, shop.other.example.com'", "Service x must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
 		annotated("a wildcard in an annotation", "Service", "external-dns.alpha.kubernetes.io/internal-hostname: '*.example.com'", "must not have host *.example.com", "must not have host *.example.com (allowed: names without *)"),
@@ -485,11 +497,28 @@ func storageCases() []limitCase {
 	}
 }
 
+// olderListenerKind is the kind of Gateway API before 1.5 that ListenerSets have replaced.
+const olderListenerKind = "xlistenersets.gateway.networking.x-k8s.io"
+
+// olderListeners returns the definition of the kind [olderListenerKind], with the schema of ListenerSets.
+func olderListeners(t *testing.T) []byte {
+	t.Helper()
+	for definition := range strings.SplitSeq(string(testcrds.GatewayAPI()), "---\n") {
+		if strings.Contains(definition, "\n  name: listenersets.gateway.networking.k8s.io\n") {
+			return []byte(strings.NewReplacer("name: listenersets.gateway.networking.k8s.io", "name: "+olderListenerKind, "group: gateway.networking.k8s.io\n  names:", "group: gateway.networking.x-k8s.io\n  names:",
+				"kind: ListenerSet\n", "kind: XListenerSet\n", "listKind: ListenerSetList", "listKind: XListenerSetList", "plural: listenersets", "plural: xlistenersets", "singular: listenerset", "singular: xlistenerset").Replace(definition))
+		}
+	}
+	t.Fatal("there is no definition of ListenerSets")
+	return nil
+}
+
 // The limits hold for each kind, in a namespace with parameters and in one without.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
 	serve(t, restConfig, testcrds.GatewayAPI())
+	serve(t, restConfig, olderListeners(t))
 	makeAll(t, admin, strings.Split(strings.Replace(limitedTenant, "MANY", manyClasses(), 1), "---\n"))
 	tenants := map[string]client.Client{}
 	for _, namespace := range []string{"limited", "unlimited"} {
@@ -532,10 +561,10 @@ func TestLimits(t *testing.T) {
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
 	r := requester{admin: admin, account: tenants["limited"], namespace: "limited"}
 	for kind, change := range map[string]string{
-		"listenersets" + gatewayGroup:               `{"spec":{"parentRef":{"name":"other"}}}`,
-		"xlistenersets.gateway.networking.x-k8s.io": `{"spec":{"parentRef":{"name":"other"}}}`,
-		"tcproutes" + gatewayGroup:                  `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
-		"udproutes" + gatewayGroup:                  `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+		"listenersets" + gatewayGroup: `{"spec":{"parentRef":{"name":"other"}}}`,
+		olderListenerKind:             `{"spec":{"parentRef":{"name":"other"}}}`,
+		"tcproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+		"udproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
 	} {
 		t.Run(kind, func(t *testing.T) { r.breaks(t, "tenure-hosts", kind, change) })
 	}
@@ -692,6 +721,7 @@ func olderObjects(t *testing.T, admin, tenant client.Client) {
 	for _, manifest := range []string{
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: older}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {tolerations: [{operator: Exists}], priorityClassName: urgent, containers: [{name: a, image: evil.example/a, livenessProbe: {httpGet: {host: a.example.com, port: 80}}}]}}}}",
 		"{apiVersion: v1, kind: Service, metadata: {name: older, labels: {cloud.example.com/a: b}}, spec: {type: LoadBalancer, externalIPs: [10.0.0.1], ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: older-name}, spec: {type: ExternalName, externalName: a.example.com}}",
 		"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: older}, spec: {ingressClassName: internal, rules: [{host: shop.other.example.com}]}}",
 		"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: older}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
 	} {
@@ -706,13 +736,17 @@ func olderObjects(t *testing.T, admin, tenant client.Client) {
 		if err := patch(`{"metadata":{"labels":{"x":"y"}}}`); err != nil {
 			t.Errorf("%s: a change of a label: %v", u.GetKind(), err)
 		}
-		for kind, change := range map[string]struct{ content, want string }{
-			"Deployment": {`{"spec":{"template":{"spec":{"priorityClassName":"urgent","schedulerName":"mine"}}}}`, "scheduler mine"},
-			"Service":    {`{"spec":{"externalIPs":["10.0.0.1","10.0.0.2"]}}`, "address 10.0.0.2 in"},
-			"Ingress":    {`{"spec":{"rules":[{"host":"shop.other.example.com"},{"host":"two.other.example.com"}]}}`, "host two.other.example.com ("},
+		for name, change := range map[string]struct{ content, want string }{
+			"Deployment older":   {`{"spec":{"template":{"spec":{"priorityClassName":"urgent","schedulerName":"mine"}}}}`, "scheduler mine"},
+			"Service older-name": {`{"spec":{"externalName":"b.example.com"}}`, "must not lead to b.example.com, which spec.externalName names (allowed types: ClusterIP, NodePort)"},
+			"Service older":      {`{"spec":{"externalIPs":["10.0.0.1","10.0.0.2"]}}`, "address 10.0.0.2 in"},
+			"Ingress older":      {`{"spec":{"rules":[{"host":"shop.other.example.com"},{"host":"two.other.example.com"}]}}`, "host two.other.example.com ("},
 		} {
-			if err := patch(change.content); kind == u.GetKind() && (err == nil || !strings.Contains(err.Error(), change.want)) {
-				t.Errorf("%s: got %v, want a refusal with %q", kind, err, change.want)
+			if name != u.GetKind()+" "+u.GetName() {
+				continue
+			}
+			if err := patch(change.content); err == nil || !strings.Contains(err.Error(), change.want) {
+				t.Errorf("%s: got %v, want a refusal with %q", name, err, change.want)
 			}
 		}
 		if err := tenant.Delete(t.Context(), u); err != nil {

@@ -128,6 +128,8 @@ func listedTenureRows() []Row {
 		{Controls: []Control{role("create gateways", within, allow([]string{"create", "get", "patch", "delete"}, "gateway.networking.k8s.io", "gateways")), aboutGateways("services")}, Attacks: []string{"W4-api"}},
 		both(role("create endpointslices", within, allow([]string{"create", "get", "patch", "delete"}, "discovery.k8s.io", "endpointslices")), "endpoints", "W9-api", "W9-git"),
 		both(role("create csistoragecapacities", within, allow([]string{"create"}, "storage.k8s.io", "csistoragecapacities")), "allocations", "W6-api"),
+		both(role("patch the status of pods", within, allow([]string{"patch"}, "", "pods/status")), "allocations", "W10-api"),
+		both(role("create events", within, allow([]string{"create"}, "", "events")), "events", "N7-api"),
 		both(role("create resourcequotas", within, allow([]string{"create"}, "", "resourcequotas")), "quotas", "A5-api"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the

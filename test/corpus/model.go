@@ -221,6 +221,7 @@ func (s state) open() map[string]bool {
 		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside || syncsElsewhere,
 		"I19-api":               in("create", sourceGroup, "gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
 		"I19-api-Kustomization": syncs,
+		"N7-api":                in("create", "", "events"),
 		"N4-api":                in("create", notificationGroup, "providers"),
 		"N5-api":                in("create", "", "secrets"),
 		"S13-api":               releases || charts,

@@ -88,6 +88,7 @@ func registry() []func(register func(...Attack)) {
 
 		// Notifications.
 		addForeignEvents,
+		addMisleadingEvents,
 		addForeignReceiver,
 		addUnauthenticatedReceiver,
 		addInternalNotificationAddress,

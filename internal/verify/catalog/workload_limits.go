@@ -136,15 +136,16 @@ func hardenedPod(id string, fields map[string]any) func(*Scenario) *unstructured
 	}
 }
 
-// runs returns an attack that creates Pods, each with one of the fields that what describes.
-func runs(id string, what []string, fields []map[string]any) func(context.Context, *Scenario) Finding {
+// runs returns an attack that creates Pods, each with one of the fields that what describes, and sends further
+// requests.
+func runs(id string, what []string, fields []map[string]any, further ...request) func(context.Context, *Scenario) Finding {
 	var pods []func(*Scenario) *unstructured.Unstructured
 	var all []request
 	for i := range fields {
 		pods = append(pods, hardenedPod(id, fields[i]))
 		all = append(all, request{what: what[i], aimed: creating(pods[i]), own: creating(hardenedPod(id, nil))})
 	}
-	return runsPods(pods, all...)
+	return runsPods(pods, append(all, further...)...)
 }
 
 // gated returns a hardened Pod that no scheduler assigns to a node.
@@ -180,11 +181,11 @@ func addSystemPriority(register func(...Attack)) {
 func addForeignNodes(register func(...Attack)) {
 	podsAlsoByGit(register, gated("w10", map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}}), Attack{
 		ID: "W10", Via: API, Owners: OwnersWithin,
-		Kinds:    everyPod,
+		Kinds:    append([]string{"Pod/status"}, everyPod...),
 		Slow:     true,
 		Title:    "runs a Pod on nodes that are reserved for others, or keeps the Pods of others off nodes",
 		Controls: []string{"policy on Pods"},
-		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName, with tolerations of other tenants' taints, and with affinities to the Pods of other namespaces, with a ValidatingAdmissionPolicy on Pods and their templates"},
+		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName, with tolerations of other tenants' taints, and with affinities to the Pods of other namespaces, with a ValidatingAdmissionPolicy on Pods and their templates; give the tenant's role no write verb on pods/status"},
 		Run: runs("w10", []string{"run a Pod on a node of its choice, whatever the taints of the node", "run a Pod that tolerates every taint", "run a Pod on the nodes of the control plane",
 			"keep the Pods of all namespaces from the nodes of a zone, by an anti-affinity"},
 			[]map[string]any{
@@ -194,7 +195,10 @@ func addForeignNodes(register func(...Attack)) {
 				{"affinity": map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{
 					"labelSelector": map[string]any{}, "namespaceSelector": map[string]any{}, "topologyKey": "topology.kubernetes.io/zone",
 				}}}}},
-			}),
+			},
+			request{what: "reserve a place on a node of its choice by the status of a waiting Pod", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.forgeStatus(ctx, gated("w10", map[string]any{})(e), `{"status":{"nominatedNodeName":"control-plane"}}`)
+			}}),
 	})
 }
 
