@@ -117,6 +117,10 @@ func judge(err error, evidence string) Finding {
 		return gotThrough("it could " + held.what)
 	}
 	message := firstLine(err.Error())
+	var altered *alteredError
+	if errors.As(err, &altered) {
+		return stopped(altered.control(), message)
+	}
 	var controller *controllerError
 	if errors.As(err, &controller) {
 		return notProven(fmt.Sprintf("the account %s of Kubernetes lacks a right here, which says nothing about the tenant: %s", controller.account, message))
