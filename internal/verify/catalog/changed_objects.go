@@ -90,26 +90,25 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 }
 
 // undoChange has the object u, which a policy changed when the tenant created it, as the tenant sent it: by a change of
-// the object, also with a mark that exempts it from the policy, or under a name that exempts it. If there is no such way,
+// the object, or by another object with a mark that exempts it from the policy. If there is no such way,
 // u remains as the policy changed it.
 func (e *Scenario) undoChange(ctx context.Context, sent, u *unstructured.Unstructured) error {
-	for _, m := range append([]mark{{}}, e.marks...) {
-		if m.key == nameMark {
-			marked := m.on(sent)
-			if e.tryIntact(ctx, marked) != nil {
-				continue
-			}
-			e.remove(u)
-			marked.DeepCopyInto(u)
-			return e.create(ctx, u)
+	if e.change(ctx, u, sent, true) == nil {
+		return e.change(ctx, u, sent, false)
+	}
+	for _, m := range e.marks {
+		// A selector also looks at the object before a change, so that a mark counts from the beginning.
+		marked := m.on(sent)
+		probe := marked.DeepCopy()
+		if m.key != nameMark {
+			probe.SetName(marked.GetName() + "-dry-run")
 		}
-		into := sent
-		if m.key != "" {
-			into = m.on(sent)
+		if e.tryIntact(ctx, probe) != nil {
+			continue
 		}
-		if e.change(ctx, u, into, true) == nil {
-			return e.change(ctx, u, into, false)
-		}
+		e.remove(u)
+		marked.DeepCopyInto(u)
+		return e.create(ctx, u)
 	}
 	return nil
 }

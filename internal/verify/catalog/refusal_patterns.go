@@ -40,6 +40,8 @@ var refusals = []struct {
 	control func(match []string) string
 }{
 	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
+	// A MutatingAdmissionPolicy whose expression fails refuses the object.
+	{regexp.MustCompile(`\bpolicy '([^']+)' with binding '[^']*' denied request`), func(m []string) string { return "policy " + m[1] }},
 	{kyvernoRefusal, func(m []string) string { return kyvernoPolicy + m[1] + m[2] }},
 	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
