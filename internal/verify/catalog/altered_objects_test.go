@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -67,6 +69,30 @@ func TestAlteredObjects(t *testing.T) {
 				t.Errorf("got %+v, want %s", f, tc.want)
 			}
 		})
+	}
+}
+
+// A policy may replace a value that the schema would refuse: then no controller reads it.
+func TestReplacedValues(t *testing.T) {
+	t.Parallel()
+	for _, mutates := range []bool{true, false} {
+		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			spec, _ := o.(*unstructured.Unstructured).Object["spec"].(map[string]any)
+			for _, field := range []string{"interval", "timeout", "retryInterval"} {
+				if spec[field] != nil && spec[field] != "1h" && spec[field] != "20s" {
+					spec[field] = "1m"
+				}
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		e.mutates = mutates
+		e.Repository = &discovery.Repository{Source: flux.Ref{Kind: flux.GitRepository, Namespace: "team", Name: "team"}, Kustomization: flux.Ref{Namespace: "team"}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // No controller answers the positive control.
+		f := unreadable(ctx, e)
+		if got := f.Outcome == GotThrough; got == mutates {
+			t.Errorf("policies change objects: %t, got %+v", mutates, f)
+		}
 	}
 }
 
