@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,10 @@ type admission struct {
 	// parts of names: it is searched once for each namespace, and a fleet has many.
 	spec         any
 	words, parts []string
-	// users are the texts in the expressions that look at the caller of a request, sorted.
+	// users are the texts by which it may decide about the caller of a request, sorted.
 	users []string
+	// namespace is the only namespace to which it applies; "" for all.
+	namespace string
 	// params are the parameters in the namespaces; nil if the binding reads no parameters
 	// there.
 	params []unstructured.Unstructured
@@ -55,11 +58,8 @@ func (b *bounds) readMutations(ctx context.Context, c client.Reader) error {
 				a.selectors = append(a.selectors, match.NamespaceSelector)
 			}
 		}
-		if ref := binding.Spec.ParamRef; ref != nil && policy.ParamKind != nil && ref.Namespace == "" {
-			var err error
-			if a.params, err = b.readParams(ctx, c, *policy.ParamKind, *ref); err != nil {
-				return err
-			}
+		if err := b.addParams(ctx, c, &a, policy.ParamKind, binding.Spec.ParamRef); err != nil {
+			return err
 		}
 		b.admission = append(b.admission, a)
 	}
@@ -90,11 +90,8 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 		if policy.MatchConstraints != nil {
 			a.selectors = append(a.selectors, policy.MatchConstraints.NamespaceSelector)
 		}
-		if ref := binding.Spec.ParamRef; ref != nil && policy.ParamKind != nil && ref.Namespace == "" {
-			var err error
-			if a.params, err = b.readParams(ctx, c, *policy.ParamKind, *ref); err != nil {
-				return err
-			}
+		if err := b.addParams(ctx, c, &a, policy.ParamKind, binding.Spec.ParamRef); err != nil {
+			return err
 		}
 		b.admission = append(b.admission, a)
 	}
@@ -111,9 +108,53 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 			b.admission = append(b.admission, admission{name: "webhook " + w.Name, selectors: []*metav1.LabelSelector{w.NamespaceSelector}, spec: w.MatchConditions})
 		}
 	}
-	for i, a := range b.admission {
-		b.admission[i].words, b.admission[i].parts, b.admission[i].users = wordsOf(a.spec), partWords(a.spec), userTexts(a.spec)
+	if err := b.readKyverno(ctx, c); err != nil {
+		return err
 	}
+	for i, a := range b.admission {
+		b.admission[i].words, b.admission[i].parts = wordsOf(a.spec), partWords(a.spec)
+		b.admission[i].users = sortedTexts(append(userTexts(a.spec), a.users...))
+	}
+	return nil
+}
+
+// addParams adds the parameters of a binding to a policy. The parameters in the namespace of a request belong to this
+// namespace. All other parameters are a part of the policy: they may name tenants and accounts. Those of Tenure's own
+// kinds name none to exempt it.
+func (b *bounds) addParams(ctx context.Context, c client.Reader, a *admission, kind *admissionv1.ParamKind, ref *admissionv1.ParamRef) error {
+	if kind == nil || ref == nil {
+		return nil
+	}
+	params, err := b.readParams(ctx, c, *kind, *ref)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(kind.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+		if ref.Namespace == "" {
+			a.params = params
+		}
+		return nil
+	}
+	var shared []any
+	for _, param := range params {
+		switch param.GetNamespace() {
+		case "", ref.Namespace:
+			content := param.DeepCopy().Object
+			delete(content, "metadata")
+			shared = append(shared, content)
+		default:
+			if ref.Namespace == "" {
+				a.params = append(a.params, param)
+			}
+		}
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	if looksAtUserInParams(a.spec) {
+		a.users = tokensOf(shared)
+	}
+	a.spec = []any{a.spec, shared}
 	return nil
 }
 
@@ -136,6 +177,9 @@ func (b *bounds) readParams(ctx context.Context, c client.Reader, kind admission
 // shape returns lines that say whether the policy or webhook applies to a namespace, and
 // with which parameters. A policy that names the tenant adds a line with the tenant's name.
 func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
+	if a.namespace != "" && a.namespace != ns.Name {
+		return nil
+	}
 	for _, s := range a.selectors {
 		if s != nil && !selects(s, withName(ns)) {
 			return nil
@@ -234,17 +278,84 @@ func textsOf(value any) []string {
 	return all
 }
 
-// userTexts returns the texts in the expressions of a value that look at the user or the groups of a request, sorted.
+// userTexts returns the texts by which the expressions of a value may decide about the user or the groups of a request:
+// the texts in these expressions, in the variables that they use, and in the expressions that use a variable which is only
+// another name for the user.
 func userTexts(value any) []string {
 	var all []string
-	walkTexts(value, func(v string) {
-		if strings.Contains(v, "userInfo") {
-			all = append(all, literalsOf(v)...)
-		}
-	})
+	for _, expression := range userExpressions(value) {
+		all = append(all, literalsOf(expression)...)
+	}
+	return all
+}
+
+// sortedTexts returns the texts that are long enough to tell names apart, each once.
+func sortedTexts(all []string) []string {
 	all = slices.DeleteFunc(all, func(text string) bool { return len(text) < minPart })
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// variableName matches a variable in an expression.
+var variableName = regexp.MustCompile(`variables\s*\.\s*(\w+)`)
+
+// userExpressions returns the expressions of [userTexts].
+func userExpressions(value any) []string {
+	var texts []string
+	walkTexts(value, func(v string) { texts = append(texts, v) })
+	variables := variablesOf(value)
+	aliases := map[string]bool{}
+	for name, expression := range variables {
+		aliases[name] = strings.Contains(expression, "userInfo") && len(literalsOf(expression)) == 0
+	}
+	uses := func(expression string) []string {
+		var names []string
+		for _, m := range variableName.FindAllStringSubmatch(expression, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	var found []string
+	for _, text := range texts {
+		if strings.Contains(text, "userInfo") || slices.ContainsFunc(uses(text), func(name string) bool { return aliases[name] }) {
+			found = append(found, text)
+		}
+	}
+	for i := 0; i < len(found); i++ {
+		for _, name := range uses(found[i]) {
+			if expression, known := variables[name]; known && !slices.Contains(found, expression) {
+				found = append(found, expression)
+			}
+		}
+	}
+	return found
+}
+
+// variablesOf returns the expressions of a policy's variables, by name.
+func variablesOf(value any) map[string]string {
+	variables := map[string]string{}
+	walkObjects(value, func(fields map[string]any) {
+		name, named := fields["name"].(string)
+		expression, given := fields["expression"].(string)
+		if named && given {
+			variables[name] = expression
+		}
+	})
+	return variables
+}
+
+// looksAtUserInParams reports whether an expression that looks at the user of a request also looks at parameters.
+func looksAtUserInParams(value any) bool {
+	return slices.ContainsFunc(userExpressions(value), func(expression string) bool { return strings.Contains(expression, "params") })
+}
+
+// tokensOf returns the parts of the texts in a value between spaces, commas, semicolons and lines.
+func tokensOf(value any) []string {
+	var all []string
+	walkTexts(value, func(v string) {
+		all = append(all, strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(" ,;\t\n\"'[]", r) })...)
+	})
+	return all
 }
 
 // distinguish returns the policies and webhooks with texts that the names of an identity contain or match, each with the
@@ -280,26 +391,44 @@ func literalsOf(expression string) []string {
 
 // walkTexts calls a function for each text in a value.
 func walkTexts(value any, of func(string)) {
+	walk(plainOf(value), func(v any) {
+		if text, ok := v.(string); ok {
+			of(text)
+		}
+	})
+}
+
+// walkObjects calls a function for each object in a value.
+func walkObjects(value any, of func(map[string]any)) {
+	walk(plainOf(value), func(v any) {
+		if fields, ok := v.(map[string]any); ok {
+			of(fields)
+		}
+	})
+}
+
+// plainOf returns a value as maps, lists and texts.
+func plainOf(value any) any {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
 	var plain any
 	_ = json.Unmarshal(content, &plain)
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for _, child := range v {
-				walk(child)
-			}
-		case []any:
-			for _, child := range v {
-				walk(child)
-			}
-		case string:
-			of(v)
+	return plain
+}
+
+// walk calls a function for a value and everything in it.
+func walk(v any, of func(any)) {
+	of(v)
+	switch v := v.(type) {
+	case map[string]any:
+		for _, child := range v {
+			walk(child, of)
+		}
+	case []any:
+		for _, child := range v {
+			walk(child, of)
 		}
 	}
-	walk(plain)
 }
 
 // wordsOf returns the words of a value, sorted.

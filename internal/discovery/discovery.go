@@ -111,6 +111,10 @@ type Repository struct {
 	// end, and Kustomization is this Kustomization.
 	Path          string
 	Kustomization flux.Ref
+	// Account is the account as which Flux applies the folder; without a name, it is the controller. Remote is set if
+	// Flux applies it to another cluster.
+	Account Account
+	Remote  bool
 	// OfPlatform is set if it is the platform's own repository, on any branch.
 	OfPlatform bool
 }
@@ -579,6 +583,7 @@ func (d *discovery) assignRepositories() {
 			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {
 				continue
 			}
+			_, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig")
 			branch := flux.Tag(&r)
 			if kind == flux.GitRepository {
 				branch = flux.FollowedBranch(&r)
@@ -589,6 +594,8 @@ func (d *discovery) assignRepositories() {
 				Branch:        branch,
 				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
 				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
+				Account:       d.accountOf(k),
+				Remote:        remote,
 				OfPlatform:    d.fromRoot(k),
 			})
 		}

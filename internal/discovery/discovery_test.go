@@ -259,6 +259,9 @@ func TestDiscover(t *testing.T) {
 				for k := range got[i].Owners {
 					got[i].Owners[k].Shape = ""
 				}
+				for k := range got[i].Repositories {
+					got[i].Repositories[k].Account = Account{} // TestRepositoryAccounts
+				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)

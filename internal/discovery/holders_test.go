@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -311,8 +312,18 @@ func TestDistinguishedHolders(t *testing.T) {
 	t.Parallel()
 	policy := func(expression string) []client.Object {
 		return []client.Object{
-			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: expression}}}},
-			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p"}},
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: expression}},
+				ParamKind:       &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+				Variables: []admissionv1.Variable{
+					{Name: "robots", Expression: "['system:serviceaccount:team:robot']"}, {Name: "others", Expression: "['system:serviceaccount:ops:ops']"},
+					{Name: "user", Expression: "request.userInfo.username"}, {Name: "kind", Expression: "object.kind"},
+				},
+			}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: "p", ParamRef: &admissionv1.ParamRef{Name: "exemptions", Namespace: "policies"},
+			}},
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "exemptions", Namespace: "policies"}, Data: map[string]string{"robots": "system:serviceaccount:ops:ops system:serviceaccount:team:robot"}},
 		}
 	}
 	for reason, tc := range map[string]struct {
@@ -326,8 +337,23 @@ func TestDistinguishedHolders(t *testing.T) {
 		"a policy names the first alone": {"request.userInfo.username == 'system:serviceaccount:team:team'", false},
 		"a policy about both":            {"request.userInfo.groups.exists(g, g == 'system:serviceaccounts:team')", true},
 		"a name in an object":            {"object.metadata.name != 'robot'", true},
+		"a variable lists it":            {"request.userInfo.username in variables.robots", false},
+		"another variable lists it":      {"request.userInfo.username in variables.others", true},
+		"a variable is its name":         {"variables.user == 'system:serviceaccount:team:robot'", false},
+		"a variable is something else":   {"variables.kind == 'system:serviceaccount:team:robot'", true},
+		"a parameter lists it":           {"request.userInfo.username in params.data.robots.split(' ')", false},
+		"a parameter of something else":  {"object.metadata.name in params.data.robots.split(' ')", true},
+		"Kyverno excludes it":            {"kyverno", false},
 	} {
-		found := discover(t, append(policy(tc.expression),
+		more := policy(tc.expression)
+		if tc.expression == "kyverno" {
+			more = []client.Object{manifest(t, `
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: k}
+spec: {rules: [{exclude: {any: [{subjects: [{kind: ServiceAccount, namespace: team, name: robot}]}]}}]}`)}
+		}
+		found := discover(t, append(more,
 			namespace("team", map[string]string{Label: "team"}), account("team", "team", map[string]string{Label: "team"}), account("team", "robot", nil),
 			gives("team", "edit", "ServiceAccount team/team"), gives("team", "edit", "ServiceAccount team/robot"))...)
 		first, robot := found[0].Holder("system:serviceaccount:team:team"), found[0].Holder("system:serviceaccount:team:robot")

@@ -83,6 +83,11 @@ func TestShape(t *testing.T) {
 	param := func(namespace, value string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}, Data: map[string]string{"limit": value}}
 	}
+	shared := policy("request.namespace in params.data.limit.split(',')", nil, true)
+	shared[1].(*admissionv1.ValidatingAdmissionPolicyBinding).Spec.ParamRef.Namespace = "policies"
+	kyverno := func(rule string) []client.Object {
+		return []client.Object{manifest(t, "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: k}\nspec: {rules: ["+rule+"]}")}
+	}
 	const acme = "https://git.example.com/acme/"
 	delivers := func(namespace, address string) []client.Object {
 		return []client.Object{
@@ -171,6 +176,27 @@ func TestShape(t *testing.T) {
 			more: all(policy("true", nil, true), delivers("alpha", acme+"alpha"), delivers("beta", "http://git.beta.svc/beta"),
 				[]client.Object{param("alpha", acme+"alpha"), param("beta", "http://git.beta.svc/beta")}),
 		},
+		"parameters that exempt one of them": {
+			reason: "parameters that all share and that name one of them",
+			more:   all(shared, []client.Object{param("policies", "beta,gamma")}),
+		},
+		"parameters that name others": {
+			reason: "parameters that all share and that name none of them", same: true,
+			more: all(shared, []client.Object{param("policies", "gamma,delta")}),
+		},
+		"Kyverno's policy for both": {reason: "a policy of Kyverno that names none of them", more: kyverno("{}"), same: true},
+		"Kyverno's policy for one":  {reason: "a policy of Kyverno that excludes a namespace", more: kyverno(`{exclude: {any: [{resources: {namespaces: [beta]}}]}}`)},
+		"Kyverno's policy for some": {reason: "a policy of Kyverno for some names", more: kyverno(`{match: {any: [{resources: {namespaces: ["bet*"]}}]}}`)},
+		"Kyverno's exception": {reason: "an exception from a policy of Kyverno", more: append(kyverno("{}"), manifest(t, `
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: e, namespace: policies}
+spec: {exceptions: [{policyName: k}], match: {any: [{resources: {namespaces: [beta]}}]}}`))},
+		"an exception from another policy": {reason: "an exception from a policy that is not there", same: true, more: append(kyverno("{}"), manifest(t, `
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: e, namespace: policies}
+spec: {exceptions: [{policyName: other}], match: {any: [{resources: {namespaces: [beta]}}]}}`))},
 		"labelled by others": {reason: "who has labelled the namespace, and that it has parameters", same: true, beta: append(team("beta", "edit", restricted)[1:],
 			namespace("beta", map[string]string{
 				"pod-security.kubernetes.io/enforce": "restricted", v1alpha1.LabelTenant: "beta", v1alpha1.LabelCapsuleTenant: "beta", v1alpha1.LabelParameters: "true",

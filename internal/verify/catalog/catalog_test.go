@@ -28,6 +28,7 @@ func TestJudge(t *testing.T) {
 		"accepted":   {"what was accepted got through", nil, GotThrough, ""},
 		"rbac":       {"a refusal by RBAC", forbidden(`User "x" cannot create resource "things" in API group "" at the cluster scope`), Stopped, "RBAC"},
 		"escalation": {"a refusal to grant more than one has", forbidden(`user "x" is attempting to grant RBAC permissions not currently held`), Stopped, "RBAC (escalation)"},
+		"mutation":   {"a policy that changes objects refuses those that it cannot change", forbidden(`policy 'clamp' with binding 'b' denied request: expression 'x' resulted in error: no such key`), Stopped, "policy clamp"},
 		"policy":     {"a policy is named", forbidden(`ValidatingAdmissionPolicy 'git-sources' with binding 'b' denied request: no`), Stopped, "policy git-sources"},
 		"security":   {"Pod Security is named with its level", forbidden(`violates PodSecurity "restricted:latest": privileged`), Stopped, "Pod Security restricted:latest"},
 		"webhook":    {"a webhook is named", forbidden(`admission webhook "tenants.example.com" denied the request: no`), Stopped, "webhook tenants.example.com"},

@@ -19,18 +19,18 @@ import (
 var errByChange = errors.New("an allowed object can be changed into it")
 
 // tryWrite asks the API server whether the tenant could have an object: whether the tenant could create the
-// object or, if a policy refuses that, change an allowed object into it. Otherwise the attack would miss a
+// object or, if a policy refuses or changes it, change an allowed object into it. Otherwise the attack would miss a
 // policy that does not match UPDATE. The allowed object may be nil, for an ordinary object of a kind of
 // Flux. tryWrite returns nil, errByChange, or the refusal.
 //
 // Only the tenant that tries all attacks changes objects; see [Report.shareChanges].
 func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructured) error {
-	refusal := e.tryCreate(ctx, u)
+	refusal := e.tryIntact(ctx, u)
 	if !e.inFull || !refusedByPolicy(refusal) || u.GetNamespace() != e.Namespace {
 		return refusal
 	}
 	for _, m := range e.marks {
-		if err := e.tryCreate(ctx, m.on(u)); err == nil {
+		if err := e.tryIntact(ctx, m.on(u)); err == nil {
 			return &markedError{m}
 		}
 	}
@@ -52,16 +52,25 @@ func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructur
 }
 
 // createOrChange creates an object as the tenant. If a policy refuses the creation, it changes an ordinary
-// object into the object instead. The caller must remove the object. The error is the refusal of the
+// object into the object instead, and if a policy changes the object, it changes it back. A policy may exempt objects by
+// their names: then u gets another name. The caller must remove the object. The error is the refusal of the
 // creation.
 func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructured) error {
+	sent := u.DeepCopy()
 	refusal := e.create(ctx, u)
+	if refusal == nil {
+		if e.altered(ctx, sent, u) != nil {
+			return e.undoChange(ctx, sent, u)
+		}
+		return nil
+	}
 	if !refusedByPolicy(refusal) {
 		return refusal
 	}
 	for _, m := range e.marks {
-		if marked := m.on(u); e.tryCreate(ctx, marked) == nil {
-			return e.create(ctx, marked)
+		if marked := m.on(sent); e.tryIntact(ctx, marked) == nil {
+			marked.DeepCopyInto(u)
+			return e.create(ctx, u)
 		}
 	}
 	own := e.ordinary(ctx, u.GetKind())
@@ -80,8 +89,33 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 	return nil
 }
 
+// undoChange has the object u, which a policy changed when the tenant created it, as the tenant sent it: by a change of
+// the object, or by another object with a mark that exempts it from the policy. If there is no such way,
+// u remains as the policy changed it.
+func (e *Scenario) undoChange(ctx context.Context, sent, u *unstructured.Unstructured) error {
+	if e.change(ctx, u, sent, true) == nil {
+		return e.change(ctx, u, sent, false)
+	}
+	for _, m := range e.marks {
+		// A selector also looks at the object before a change, so that a mark counts from the beginning.
+		marked := m.on(sent)
+		probe := marked.DeepCopy()
+		if m.key != nameMark {
+			probe.SetName(marked.GetName() + "-dry-run")
+		}
+		if e.tryIntact(ctx, probe) != nil {
+			continue
+		}
+		e.remove(u)
+		marked.DeepCopyInto(u)
+		return e.create(ctx, u)
+	}
+	return nil
+}
+
 // change changes an existing object of the tenant into another one, with the verb patch, or without the
-// right to patch with the verb update. Admission treats both as UPDATE.
+// right to patch with the verb update. Admission treats both as UPDATE. The error is the refusal, or an
+// [alteredError].
 func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructured, dryRun bool) error {
 	var patching []client.PatchOption
 	var updating []client.UpdateOption
@@ -90,7 +124,10 @@ func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructu
 	}
 	changed := withContent(own, into)
 	err := e.As.Patch(ctx, changed, client.MergeFrom(own), patching...)
-	if control, _ := controlOf(fmt.Sprint(err)); err == nil || control != rbac {
+	if err == nil {
+		return e.altered(ctx, withContent(own, into), changed)
+	}
+	if control, _ := controlOf(fmt.Sprint(err)); control != rbac {
 		return err
 	}
 	return retryOnConflict(func() error {
@@ -98,7 +135,11 @@ func (e *Scenario) change(ctx context.Context, own, into *unstructured.Unstructu
 		if err := e.Admin.Get(ctx, keyOf(own), current); err != nil {
 			return err
 		}
-		return e.As.Update(ctx, withContent(current, into), updating...)
+		changed := withContent(current, into)
+		if err := e.As.Update(ctx, changed, updating...); err != nil {
+			return err
+		}
+		return e.altered(ctx, withContent(current, into), changed)
 	})
 }
 
@@ -123,9 +164,13 @@ func withContent(own, other *unstructured.Unstructured) *unstructured.Unstructur
 	return u
 }
 
-// refusedByPolicy reports whether a policy or a webhook refused a request. Only these controls may match
-// some operations and not others.
+// refusedByPolicy reports whether a policy or a webhook refused a request or changed the object. Only these controls may
+// match some operations and not others.
 func refusedByPolicy(err error) bool {
+	var altered *alteredError
+	if errors.As(err, &altered) {
+		return true
+	}
 	control, _ := controlOf(fmt.Sprint(err))
 	return err != nil && isPolicy(control)
 }

@@ -18,15 +18,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mark is a label or an annotation that may exempt an object from a policy. A tenant writes the labels and
-// annotations of its own objects.
+// mark is a label or an annotation that may exempt an object from a policy, or a form of its name if the key is
+// [nameMark]. A tenant chooses the labels, the annotations and the names of its own objects.
 type mark struct{ key, value string }
 
-func (m mark) String() string { return m.key + "=" + m.value }
+// nameMark is the key of a mark that is a name. An * in the value stands for the name that the object would have.
+const nameMark = "metadata.name"
+
+func (m mark) String() string {
+	if m.key == nameMark {
+		return "the name " + m.value
+	}
+	return "the label or annotation " + m.key + "=" + m.value
+}
 
 // on returns an object with the mark.
 func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
+	if m.key == nameMark {
+		u.SetName(strings.Replace(m.value, "*", u.GetName(), 1))
+		return u
+	}
 	annotations := u.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -49,20 +61,22 @@ func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 type markedError struct{ mark mark }
 
 func (m *markedError) Error() string {
-	return "the label or annotation " + m.mark.String() + ", which exempts it from the policy"
+	return m.mark.String() + ", which exempts it from the policy"
 }
 
-// maxMarks is the maximum number of marks that an attack tries.
+// maxMarks is the maximum number of labels and annotations that an attack tries, and of names.
 const maxMarks = 24
 
 // exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in their
-// expressions about labels and annotations, and in Kyverno's exclusions. No mark exempts an object from
+// expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an object from
 // Tenure's own policies.
 func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings} {
-		if err := admin.List(ctx, list); err != nil {
+	var mutations admissionv1.MutatingAdmissionPolicyList
+	var mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
+	for _, list := range []client.ObjectList{&policies, &bindings, &mutations, &mutationBindings} {
+		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("cannot read the policies: %w", err)
 		}
 	}
@@ -72,7 +86,17 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 			all = append(all, marksOf(p.Spec)...)
 		}
 	}
+	for _, p := range mutations.Items {
+		if !strings.HasPrefix(p.Name, admission.Prefix) {
+			all = append(all, marksOfMutation(p.Spec)...)
+		}
+	}
 	for _, b := range bindings.Items {
+		if b.Spec.MatchResources != nil {
+			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
+		}
+	}
+	for _, b := range mutationBindings.Items {
 		if b.Spec.MatchResources != nil {
 			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
 		}
@@ -81,28 +105,57 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	if err != nil {
 		return nil, err
 	}
-	var distinct []mark
-	for _, m := range append(all, excluded...) {
-		if !slices.Contains(distinct, m) && len(distinct) < maxMarks {
-			distinct = append(distinct, m)
+	return distinctMarks(append(all, excluded...)), nil
+}
+
+// distinctMarks returns the first [maxMarks] labels and annotations, each once, and then the first names.
+func distinctMarks(all []mark) []mark {
+	var marks, names []mark
+	for _, m := range all {
+		into := &marks
+		if m.key == nameMark {
+			into = &names
+		}
+		if !slices.Contains(*into, m) && len(*into) < maxMarks {
+			*into = append(*into, m)
 		}
 	}
-	return distinct, nil
+	return append(marks, names...)
 }
 
 // marksOf returns the marks in a policy's selector and expressions.
 func marksOf(spec admissionv1.ValidatingAdmissionPolicySpec) []mark {
-	var all []mark
-	if spec.MatchConstraints != nil {
-		all = marksOfSelector(spec.MatchConstraints.ObjectSelector)
-	}
-	for _, c := range spec.MatchConditions {
-		all = append(all, marksOfExpression(c.Expression)...)
-	}
-	for _, v := range spec.Variables {
+	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables)
+	for _, v := range spec.Validations {
 		all = append(all, marksOfExpression(v.Expression)...)
 	}
-	for _, v := range spec.Validations {
+	return all
+}
+
+// marksOfMutation is [marksOf] for a policy that changes objects.
+func marksOfMutation(spec admissionv1.MutatingAdmissionPolicySpec) []mark {
+	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables)
+	for _, m := range spec.Mutations {
+		if m.ApplyConfiguration != nil {
+			all = append(all, marksOfExpression(m.ApplyConfiguration.Expression)...)
+		}
+		if m.JSONPatch != nil {
+			all = append(all, marksOfExpression(m.JSONPatch.Expression)...)
+		}
+	}
+	return all
+}
+
+// marksOfMatch returns the marks in what selects the requests of a policy, and in its variables.
+func marksOfMatch(match *admissionv1.MatchResources, conditions []admissionv1.MatchCondition, variables []admissionv1.Variable) []mark {
+	var all []mark
+	if match != nil {
+		all = marksOfSelector(match.ObjectSelector)
+	}
+	for _, c := range conditions {
+		all = append(all, marksOfExpression(c.Expression)...)
+	}
+	for _, v := range variables {
 		all = append(all, marksOfExpression(v.Expression)...)
 	}
 	return all
@@ -130,15 +183,57 @@ func marksOfSelector(selector *metav1.LabelSelector) []mark {
 var (
 	// aboutMarks matches an expression that looks at labels or annotations of an object.
 	aboutMarks = regexp.MustCompile(`metadata\s*\.\s*\??(?:labels|annotations)`)
+	// aboutNames matches an expression that looks at the beginning or the end of an object's name, or at whether the
+	// name is in a list.
+	aboutNames = regexp.MustCompile(`(?:\bobject\s*\.\s*metadata|\brequest)\s*\.\s*\??name\b\s*(?:\.\s*(startsWith|endsWith|contains|matches)\s*\(|==|!=|\bin\b)`)
+	// anyCharacters matches the parts of a regular expression that stand for several characters.
+	anyCharacters = regexp.MustCompile(`\.[*+?]|\[[^\]]*\][*+?]?`)
 	// literals are the strings of an expression.
 	literals = regexp.MustCompile(`'([^'\\]*)'|"([^"\\]*)"`)
 	// dottedMark is a key in the form of a field.
 	dottedMark = regexp.MustCompile(`(?:labels|annotations)\s*\.\s*\??([A-Za-z_]\w*)`)
 )
 
+// namesOfExpression returns the forms of names in an expression.
+func namesOfExpression(expression string) []mark {
+	var all []mark
+	for _, how := range aboutNames.FindAllStringSubmatch(expression, -1) {
+		for _, m := range literals.FindAllStringSubmatch(expression, -1) {
+			form := m[1] + m[2]
+			switch how[1] {
+			case "startsWith":
+				form += "*"
+			case "endsWith":
+				form = "*" + form
+			case "contains":
+				form = "x" + form + "*"
+			case "matches":
+				form = anyCharacters.ReplaceAllString(strings.TrimSuffix(strings.TrimPrefix(form, "^"), "$"), "x")
+				if !strings.HasSuffix(m[1]+m[2], "$") {
+					form += "*"
+				}
+			}
+			all = append(all, named(form)...)
+		}
+	}
+	return all
+}
+
+// named returns the mark with a form of names, or none if it is the form of no name.
+func named(form string) []mark {
+	if strings.Count(form, "*") > 1 || form == "*" || len(validation.IsDNS1123Subdomain(strings.Replace(form, "*", "x", 1))) > 0 {
+		return nil
+	}
+	return []mark{{nameMark, form}}
+}
+
 // marksOfExpression returns each key in an expression, with each of the expression's other strings and with
-// true as its value.
+// true as its value, and the forms of names in it.
 func marksOfExpression(expression string) []mark {
+	return append(labelsOfExpression(expression), namesOfExpression(expression)...)
+}
+
+func labelsOfExpression(expression string) []mark {
 	if !aboutMarks.MatchString(expression) {
 		return nil
 	}
@@ -165,34 +260,123 @@ func marksOfExpression(expression string) []mark {
 	return all
 }
 
-// kyvernoMarks returns the marks of the exclusions of Kyverno's policies.
+// kyvernoPolicies are the kinds of Kyverno's policies with rules.
+var kyvernoPolicies = []schema.GroupVersionKind{
+	{Group: "kyverno.io", Version: "v1", Kind: "ClusterPolicy"}, {Group: "kyverno.io", Version: "v1", Kind: "Policy"},
+}
+
+// kyvernoMarks returns the marks of the exclusions and preconditions of Kyverno's policies, and of the exceptions from
+// these policies.
 func kyvernoMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kyverno.io", Version: "v1", Kind: "ClusterPolicy"})
-	if err := admin.List(ctx, list); err != nil {
-		if meta.IsNoMatchError(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("cannot read the policies of Kyverno: %w", err)
-	}
 	var all []mark
-	for _, policy := range list.Items {
-		rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
-		for _, rule := range rules {
-			fields, _ := rule.(map[string]any)
-			for _, how := range []string{"any", "all"} {
-				filters, _, _ := unstructured.NestedSlice(fields, "exclude", how)
-				for _, filter := range filters {
-					of, _ := filter.(map[string]any)
-					for _, at := range [][]string{{"resources", "selector", "matchLabels"}, {"resources", "annotations"}} {
-						values, _, _ := unstructured.NestedStringMap(of, at...)
-						for _, key := range slices.Sorted(maps.Keys(values)) {
-							all = append(all, mark{key, strings.ReplaceAll(values[key], "*", "x")})
-						}
-					}
-				}
+	for _, kind := range kyvernoPolicies {
+		policies, err := listOfKyverno(ctx, admin, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, policy := range policies {
+			rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
+			for _, rule := range rules {
+				fields, _ := rule.(map[string]any)
+				all = append(all, marksOfFilters(fields["exclude"])...)
+				all = append(all, marksOfPreconditions(fields["preconditions"])...)
 			}
 		}
 	}
+	exceptions, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"})
+	if err != nil {
+		return nil, err
+	}
+	for _, exception := range exceptions {
+		match, _, _ := unstructured.NestedMap(exception.Object, "spec", "match")
+		all = append(all, marksOfFilters(match)...)
+		conditions, _, _ := unstructured.NestedFieldNoCopy(exception.Object, "spec", "conditions")
+		all = append(all, marksOfPreconditions(conditions)...)
+	}
 	return all, nil
+}
+
+// listOfKyverno returns the objects of a kind of Kyverno, and none if the cluster lacks the kind.
+func listOfKyverno(ctx context.Context, admin client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("cannot read the policies of Kyverno: %w", err)
+	}
+	return list.Items, nil
+}
+
+// filtersOf returns the filters of a rule of Kyverno, which may be nil: lists of filters in the fields any and all, or one
+// filter as in its older policies.
+func filtersOf(filters any) []map[string]any {
+	of, _ := filters.(map[string]any)
+	every := []map[string]any{of}
+	for _, how := range []string{"any", "all"} {
+		list, _, _ := unstructured.NestedSlice(of, how)
+		for _, filter := range list {
+			if fields, ok := filter.(map[string]any); ok {
+				every = append(every, fields)
+			}
+		}
+	}
+	return every
+}
+
+// marksOfFilters returns the marks of the objects that filters of Kyverno select.
+func marksOfFilters(filters any) []mark {
+	var all []mark
+	for _, of := range filtersOf(filters) {
+		for _, at := range [][]string{{"resources", "selector", "matchLabels"}, {"resources", "annotations"}} {
+			values, _, _ := unstructured.NestedStringMap(of, at...)
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				all = append(all, mark{key, strings.ReplaceAll(values[key], "*", "x")})
+			}
+		}
+		names, _, _ := unstructured.NestedStringSlice(of, "resources", "names")
+		if name, found, _ := unstructured.NestedString(of, "resources", "name"); found {
+			names = append(names, name)
+		}
+		for _, name := range names {
+			all = append(all, named(strings.ReplaceAll(name, "?", "x"))...)
+		}
+	}
+	return all
+}
+
+var (
+	// labelInVariable matches the key of a label or an annotation in a variable of Kyverno, which may be quoted.
+	labelInVariable = regexp.MustCompile(`(?:labels|annotations)\s*\.\s*(?:\\?"([^"\\]+)\\?"|([A-Za-z_]\w*))`)
+	// nameInVariable matches the name of the object in a variable of Kyverno.
+	nameInVariable = regexp.MustCompile(`request\.(?:object\.metadata\.)?name\b`)
+)
+
+// marksOfPreconditions returns the marks in the conditions of a rule of Kyverno: each key of a label in a variable with
+// each value in the condition, and the forms of names.
+func marksOfPreconditions(conditions any) []mark {
+	var all []mark
+	switch conditions := conditions.(type) {
+	case []any:
+		for _, condition := range conditions {
+			all = append(all, marksOfPreconditions(condition)...)
+		}
+	case map[string]any:
+		for _, how := range []string{"any", "all"} {
+			all = append(all, marksOfPreconditions(conditions[how])...)
+		}
+		key, _ := conditions["key"].(string)
+		values, isList := conditions["value"].([]any)
+		if !isList {
+			values = []any{conditions["value"]}
+		}
+		for _, value := range values {
+			text := fmt.Sprint(value)
+			for _, m := range labelInVariable.FindAllStringSubmatch(key, -1) {
+				all = append(all, mark{m[1] + m[2], strings.ReplaceAll(text, "*", "x")})
+			}
+			if nameInVariable.MatchString(key) {
+				all = append(all, named(strings.ReplaceAll(text, "?", "x"))...)
+			}
+		}
+	}
+	return all
 }

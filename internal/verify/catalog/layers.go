@@ -32,7 +32,13 @@ func flagLayer(f Flag) Layer {
 // the policy refuses both to create the object and to change an allowed Flux object into it.
 func admissionLayer(name string, make func(*Scenario) *unstructured.Unstructured) Layer {
 	return Layer{Name: name, Holds: func(ctx context.Context, e *Scenario) (bool, error) {
-		f := judge(creating(make)(ctx, e), "")
+		u := make(e)
+		f := judge(aboutAttack(creating(make)(ctx, e), func() error {
+			if own := e.ordinary(ctx, u.GetKind()); own != nil {
+				return e.tryIntact(ctx, own)
+			}
+			return nil
+		}), "")
 		if f.Outcome == NotProven {
 			return false, fmt.Errorf("cannot tell: %s", f.Reason)
 		}

@@ -130,7 +130,7 @@ func (e *Scenario) positiveControlNamespace(ctx context.Context) error {
 
 // wantedNamespace returns a namespace that the Tenant allows.
 func (e *Scenario) wantedNamespace(ctx context.Context) (*unstructured.Unstructured, error) {
-	u := object("v1", "Namespace", "", name("i16-"+e.Tenant.Name), nil)
+	u := object("v1", "Namespace", "", name(e.ofTenant("i16")), nil)
 	u.SetLabels(labelsOfOwners(e.Tenant.Name))
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
 	there, err := e.exists(ctx, tenant)

@@ -7,7 +7,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,13 +56,16 @@ func (e *Scenario) leaves(ctx context.Context) ([]request, error) {
 	return e.relabels(ctx, limits, changesToLeave, "leave the %s, which selects its namespace by the label %s")
 }
 
-// limitingPolicies returns the policies and webhooks that refuse requests, and the ClusterNetworkPolicies.
+// limitingPolicies returns the policies and webhooks that refuse or change requests, and the ClusterNetworkPolicies.
 func (e *Scenario) limitingPolicies(ctx context.Context) ([]selection, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	var webhooks admissionv1.ValidatingWebhookConfigurationList
-	for _, list := range []client.ObjectList{&policies, &bindings, &webhooks} {
-		if err := e.Admin.List(ctx, list); err != nil {
+	var mutations admissionv1.MutatingAdmissionPolicyList
+	var mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
+	var mutating admissionv1.MutatingWebhookConfigurationList
+	for _, list := range []client.ObjectList{&policies, &bindings, &webhooks, &mutations, &mutationBindings, &mutating} {
+		if err := e.Admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("cannot read the policies: %w", err)
 		}
 	}
@@ -78,17 +84,66 @@ func (e *Scenario) limitingPolicies(ctx context.Context) ([]selection, error) {
 			all = append(all, selection{what, b.Spec.MatchResources.NamespaceSelector})
 		}
 	}
+	clear(of)
+	for _, p := range mutations.Items {
+		if p.Spec.MatchConstraints != nil {
+			of[p.Name] = p.Spec.MatchConstraints.NamespaceSelector
+		}
+	}
+	for _, b := range mutationBindings.Items {
+		what := "MutatingAdmissionPolicy " + b.Spec.PolicyName
+		all = append(all, selection{what, of[b.Spec.PolicyName]})
+		if b.Spec.MatchResources != nil {
+			all = append(all, selection{what, b.Spec.MatchResources.NamespaceSelector})
+		}
+	}
 	for _, configuration := range webhooks.Items {
 		for _, w := range configuration.Webhooks {
 			all = append(all, selection{"webhook " + w.Name, w.NamespaceSelector})
 		}
 	}
+	for _, configuration := range mutating.Items {
+		for _, w := range configuration.Webhooks {
+			all = append(all, selection{"webhook " + w.Name, w.NamespaceSelector})
+		}
+	}
+	kyverno, err := e.kyvernoSelections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, kyverno...)
 	networks, _, err := e.clusterPolicies(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the network policies of the cluster: %w", err)
 	}
 	for _, p := range networks {
 		all = append(all, selection{p.Name, p.Subject.selector()})
+	}
+	return all, nil
+}
+
+// kyvernoSelections returns the selectors of namespaces in the rules of Kyverno's policies that refuse requests.
+func (e *Scenario) kyvernoSelections(ctx context.Context) ([]selection, error) {
+	policies, err := listOfKyverno(ctx, e.Admin, kyvernoPolicies[0])
+	if err != nil {
+		return nil, err
+	}
+	var all []selection
+	for _, policy := range policies {
+		if !refuses(policy) {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
+		for _, rule := range rules {
+			fields, _ := rule.(map[string]any)
+			for _, filter := range filtersOf(fields["match"]) {
+				content, found, _ := unstructured.NestedMap(filter, "resources", "namespaceSelector")
+				selector := &metav1.LabelSelector{}
+				if found && runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector) == nil {
+					all = append(all, selection{kyvernoPolicy + policy.GetName(), selector})
+				}
+			}
+		}
 	}
 	return all, nil
 }

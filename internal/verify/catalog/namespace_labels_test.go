@@ -60,6 +60,23 @@ func TestLeaves(t *testing.T) {
 			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "check.example.com", NamespaceSelector: new(selects(selector))}},
 		}}
 	}
+	changing := func(policy, binding string) []client.Object {
+		p, b := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
+		b.Spec.PolicyName = "fleet"
+		if policy != "" {
+			p.Spec.MatchConstraints = &admissionv1.MatchResources{NamespaceSelector: new(selects(policy))}
+		}
+		if binding != "" {
+			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: new(selects(binding))}
+		}
+		return []client.Object{p, b}
+	}
+	kyverno := func(action string) []client.Object {
+		match := map[string]any{"any": []any{map[string]any{"resources": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"stage": "test"}}}}}}
+		return []client.Object{object("kyverno.io/v1", "ClusterPolicy", "", "fleet", map[string]any{"spec": map[string]any{
+			"rules": []any{map[string]any{"match": match, "validate": map[string]any{"failureAction": action}}},
+		}})}
+	}
 	network := func(subject map[string]any) []client.Object {
 		return []client.Object{object("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", "", "apart", map[string]any{"spec": map[string]any{"tier": "Admin", "subject": subject}})}
 	}
@@ -85,6 +102,10 @@ func TestLeaves(t *testing.T) {
 		{"a policy that owners choose", `"stage":null`, slices.Concat(bound("stage", ""), tenant(without, "stage")), Stopped, "tenure-namespaces"},
 		{"a policy goes by the name", `"kubernetes.io/metadata.name":`, bound("kubernetes.io/metadata.name notin (kube-system)", ""), Stopped, "tenure-namespaces"},
 		{"a webhook selects by the label", `"stage":null`, webhook("stage=test"), GotThrough, "leave the webhook check.example.com"},
+		{"a policy that changes objects selects by the label", `"stage":null`, changing("stage", ""), GotThrough, "leave the MutatingAdmissionPolicy fleet"},
+		{"a binding of a policy that changes objects selects by the label", `"stage":null`, changing("", "stage"), GotThrough, "leave the MutatingAdmissionPolicy fleet"},
+		{"a policy of Kyverno selects by the label", `"stage":null`, kyverno("Enforce"), GotThrough, "leave the Kyverno policy fleet"},
+		{"a policy of Kyverno only reports", `"stage":null`, kyverno("Audit"), Stopped, "tenure-namespaces"},
 		{"a ClusterNetworkPolicy selects by the label", `"stage":null`, network(map[string]any{"namespaces": labelled}), GotThrough, "leave the ClusterNetworkPolicy apart"},
 		{"a ClusterNetworkPolicy is about Pods", `"stage":null`, network(map[string]any{"pods": map[string]any{"namespaceSelector": labelled}}), GotThrough, "leave the ClusterNetworkPolicy apart"},
 	} {

@@ -94,7 +94,7 @@ func floods(ctx context.Context, e *Scenario) Finding {
 // boundedNamespaces returns the control that limits the number of the tenant's namespaces. If an owner may
 // create namespaces, the webhook must have changed the request, and the Tenant must have a quota.
 func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
-	ns := object("v1", "Namespace", "", name("a2-"+e.Tenant.Name), nil)
+	ns := object("v1", "Namespace", "", name(e.ofTenant("a2")), nil)
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
 	there, err := e.exists(ctx, tenant)
 	if err != nil {

@@ -166,6 +166,11 @@ func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
 			break
 		}
 	}
+	if outcome := worstFinding(all).Outcome; outcome != GotThrough {
+		if f := e.byDeliveries(ctx, a, outcome == Stopped); f != nil {
+			all = append(all, *f)
+		}
+	}
 	if len(all) == 0 {
 		reason := "the tenant has neither an account nor an owner to attack as"
 		if len(e.Tenant.Namespaces) == 0 && len(e.Tenant.Why) > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/admission"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -180,6 +181,15 @@ func (e *Scenario) asController(account string, send func(client.Client) error) 
 // creates creates an object as a controller of Kubernetes, in a dry run.
 func (e *Scenario) creates(ctx context.Context, account string, o client.Object) error {
 	return e.asController(account, func(c client.Client) error { return c.Create(ctx, o, client.DryRunAll) })
+}
+
+// createsIntact is [Scenario.creates], and returns an [alteredError] if the API server accepts the object with other values.
+func (e *Scenario) createsIntact(ctx context.Context, account string, u *unstructured.Unstructured) error {
+	got := u.DeepCopy()
+	if err := e.creates(ctx, account, got); err != nil {
+		return err
+	}
+	return e.altered(ctx, u, got)
 }
 
 // noImpersonation matches the refusal of a Flux controller that may not impersonate an account.

@@ -40,6 +40,8 @@ var refusals = []struct {
 	control func(match []string) string
 }{
 	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
+	// A MutatingAdmissionPolicy whose expression fails refuses the object.
+	{regexp.MustCompile(`\bpolicy '([^']+)' with binding '[^']*' denied request`), func(m []string) string { return "policy " + m[1] }},
 	{kyvernoRefusal, func(m []string) string { return kyvernoPolicy + m[1] + m[2] }},
 	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
@@ -117,6 +119,10 @@ func judge(err error, evidence string) Finding {
 		return gotThrough("it could " + held.what)
 	}
 	message := firstLine(err.Error())
+	var altered *alteredError
+	if errors.As(err, &altered) {
+		return stopped(altered.control(), message)
+	}
 	var controller *controllerError
 	if errors.As(err, &controller) {
 		return notProven(fmt.Sprintf("the account %s of Kubernetes lacks a right here, which says nothing about the tenant: %s", controller.account, message))

@@ -34,6 +34,11 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 		var works bool
 		for _, r := range all {
 			err := r.aimed(ctx, e)
+			var own func() error
+			if r.own != nil {
+				own = func() error { return r.own(ctx, e) }
+			}
+			err = aboutAttack(err, own)
 			f := judge(err, "it could "+r.what)
 			if f.Outcome != Stopped {
 				return f
@@ -80,7 +85,8 @@ func requestsOf(further func(*Scenario) []request, all ...request) func(context.
 // may fail because of a missing kind or a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
 	var marked *markedError
-	if own == nil || errors.Is(own, errByChange) || errors.As(own, &marked) {
+	var altered *alteredError
+	if own == nil || errors.Is(own, errByChange) || errors.As(own, &marked) || errors.As(own, &altered) {
 		return f
 	}
 	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {

@@ -157,6 +157,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		if err := e.prepareHolders(ctx); err != nil {
 			return report, err
 		}
+		if err := e.prepareDeliveries(ctx); err != nil {
+			return report, err
+		}
 	}
 	for _, e := range envs {
 		if source := e.inventRepository(ctx, opts); source != nil && !opts.Keep {
@@ -198,6 +201,7 @@ type surroundings struct {
 	proxy              *proxyEndpoint
 	controllers        map[string]client.Client
 	marks              []mark
+	mutates            bool
 	called             []calledService
 }
 
@@ -231,6 +235,9 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	if s.marks, err = exemptingMarks(ctx, admin); err != nil {
 		return nil, err
 	}
+	if s.mutates, err = mutates(ctx, admin); err != nil {
+		return nil, err
+	}
 	if s.called, err = calledServices(ctx, admin); err != nil {
 		return nil, err
 	}
@@ -252,7 +259,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
 		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
 		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
-		e.marks, e.called = s.marks, s.called
+		e.marks, e.mutates, e.called = s.marks, s.mutates, s.called
 		e.lacks = lacks(t, s.namespaces, s.missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +61,8 @@ type Scenario struct {
 	ordinaries *ordinaries
 	// marks are the labels and annotations that may exempt an object from a policy of the fleet.
 	marks []mark
+	// mutates is set if a policy or a webhook of the fleet may change objects.
+	mutates bool
 	// called are the Services in all namespaces that the API server calls.
 	called []calledService
 	// owners are the owners that attack beside the account; see [Scenario.prepareOwners].
@@ -66,6 +71,10 @@ type Scenario struct {
 	// rights of such an identity that the account lacks; nil for the account and the owners.
 	holders []*Scenario
 	further []discovery.Right
+	// deliveries are scenarios with further repositories of the tenant that Flux applies with other rights; see
+	// [Scenario.prepareDeliveries]. suffix distinguishes the names of their sources.
+	deliveries []*Scenario
+	suffix     string
 	// distinguished is set for a further identity that policies treat in another way than the account, by its name.
 	distinguished bool
 	// unlike are scenarios in namespaces of the tenant with other controls; see [Attack.inEachOf].
@@ -501,9 +510,23 @@ func (e *Scenario) kustomization(id, folder string, change func(spec map[string]
 	}
 	id = name(id)
 	if e.deliverIn != "" {
-		id += "-" + e.Tenant.Name // the namespace may also contain Kustomizations of other tenants
+		id = e.ofTenant(id) // the namespace may also contain Kustomizations of other tenants
 	}
 	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", namespace, id, map[string]any{"spec": spec})
+}
+
+// maxName is the maximum length of the name of a Flux object, which becomes the value of a label.
+const maxName = 63
+
+// ofTenant returns a name with the tenant's name, as a part of the name of an object. The tenant's name may have characters
+// that names of objects have not, and together they may be too long: then it adds a hash instead.
+func (e *Scenario) ofTenant(id string) string {
+	named := id + "-" + e.Tenant.Name
+	if len(validation.IsDNS1123Label(named)) == 0 && len(name(named)) <= maxName {
+		return named
+	}
+	sum := sha256.Sum256([]byte(e.Tenant.Name))
+	return id + "-" + hex.EncodeToString(sum[:4])
 }
 
 // sourceRef returns a reference to the tenant's source from an object in a namespace, which may differ from

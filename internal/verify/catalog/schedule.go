@@ -72,9 +72,16 @@ func rounds(all []*tenantRun) [][]*tenantRun {
 	for _, a := range all {
 		round := 0
 		if a.needsFiles() {
-			branch := a.scenario.Repository.Address()
-			round = next[branch]
-			next[branch]++
+			branches := []string{a.scenario.Repository.Address()}
+			for _, d := range a.scenario.deliveries {
+				branches = append(branches, d.Repository.Address())
+			}
+			for _, branch := range branches {
+				round = max(round, next[branch])
+			}
+			for _, branch := range branches {
+				next[branch] = round + 1
+			}
 		}
 		for len(parts) <= round {
 			parts = append(parts, nil)
@@ -108,7 +115,10 @@ func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
 			continue
 		}
 		group.Go(func() error {
-			a.restore, a.scenario.unplanted = a.scenario.plant(ctx, a.attacks)
+			var restore func(context.Context) error
+			restore, a.scenario.unplanted = a.scenario.plant(ctx, a.attacks)
+			further := a.scenario.plantDeliveries(ctx, a.attacks)
+			a.restore = func(ctx context.Context) error { return errors.Join(further(ctx), restore(ctx)) }
 			return nil
 		})
 	}

@@ -90,7 +90,7 @@ func (e *Scenario) makeChartSource(ctx context.Context) (*unstructured.Unstructu
 	if secret, ok, _ := unstructured.NestedMap(theirs.Object, "spec", "secretRef"); ok && theirs.GetNamespace() == e.Namespace {
 		spec["secretRef"] = secret
 	}
-	u := object(sourceAPI, string(flux.HelmRepository), e.Namespace, name("charts"), map[string]any{"spec": spec})
+	u := object(sourceAPI, string(flux.HelmRepository), e.Namespace, name("charts"+e.suffix), map[string]any{"spec": spec})
 	if err := e.Admin.Create(ctx, u); err != nil {
 		return nil, fmt.Errorf("cannot make a source for the charts of the attacks: %w", err)
 	}

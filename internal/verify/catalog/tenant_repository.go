@@ -122,10 +122,10 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	} else {
 		spec["ignore"] = "/*\n!/" + attackFolder + "\n"
 	}
-	id := "source"
+	id := "source" + e.suffix
 	if theirs.GetNamespace() != e.Namespace {
 		// The namespace also contains the sources of other tenants.
-		id += "-" + e.Tenant.Name
+		id = e.ofTenant(id)
 	}
 	slim = object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
 	if err := e.Admin.Create(ctx, slim); err != nil {
@@ -134,7 +134,7 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	if _, private := spec["secretRef"]; private || !e.platformDelivers() {
 		return slim, nil, nil
 	}
-	near = object(version, theirs.GetKind(), e.Namespace, name("source"), map[string]any{"spec": spec})
+	near = object(version, theirs.GetKind(), e.Namespace, name("source"+e.suffix), map[string]any{"spec": spec})
 	if err := e.Admin.Create(ctx, near); err != nil {
 		return slim, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
 	}

@@ -51,7 +51,8 @@ func unreadable(ctx context.Context, e *Scenario) Finding {
 			source("OCIRepository", map[string]any{"interval": value, "url": "oci://images.example.com/a6"}),
 			source("Bucket", map[string]any{"interval": value, "bucketName": "a6", "endpoint": "buckets.example.com"}),
 		} {
-			f := judgeSchema(e.tryCreate(ctx, u), "it could write the duration "+value+" into a "+u.GetKind())
+			err := aboutAttack(e.tryIntact(ctx, u), func() error { return e.tryIntact(ctx, readable(u, value)) })
+			f := judgeSchema(err, "it could write the duration "+value+" into a "+u.GetKind())
 			if f.Outcome != Stopped {
 				return f
 			}
@@ -61,6 +62,18 @@ func unreadable(ctx context.Context, e *Scenario) Finding {
 		}
 	}
 	return e.positiveControl(ctx, first, e.kustomization("a6", missingFolder, nil), messageMatches(pathNotFound))
+}
+
+// readable returns an object with a duration in place of a value in its spec.
+func readable(u *unstructured.Unstructured, value string) *unstructured.Unstructured {
+	own := u.DeepCopy()
+	spec, _ := own.Object["spec"].(map[string]any)
+	for field, found := range spec {
+		if found == value {
+			spec[field] = "1h"
+		}
+	}
+	return own
 }
 
 // judgeSchema is [judge] for values that are malformed on purpose: the control is the schema that refuses

@@ -1,0 +1,199 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// alteredError is the result of a request that the API server accepts after a policy or a webhook has changed fields of
+// the object. [judge] counts it as a refusal by a policy.
+type alteredError struct {
+	// paths are the changed fields, sorted.
+	paths []string
+}
+
+func (a *alteredError) Error() string {
+	return "the API server accepts the object with other values in " + strings.Join(a.paths, ", ")
+}
+
+// control returns the name of the control.
+func (a *alteredError) control() string {
+	return "policy that changes " + strings.Join(a.paths, " and ")
+}
+
+// aboutAttack returns the error of a request for an object of an attack. If the API server accepts it with other values,
+// only the fields count that it leaves alone in the tenant's own object: a policy that changes every object is not about
+// the attack. own sends the request for that object; without it, the attack's object counts as accepted.
+func aboutAttack(err error, own func() error) error {
+	var altered, also *alteredError
+	if !errors.As(err, &altered) {
+		return err
+	}
+	if own == nil {
+		return nil
+	}
+	paths := slices.Clone(altered.paths)
+	if errors.As(own(), &also) {
+		paths = slices.DeleteFunc(paths, func(p string) bool { return slices.Contains(also.paths, p) })
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	return &alteredError{paths}
+}
+
+// mutates reports whether a policy or a webhook of the fleet may change objects. Tenure's own do not change what attacks
+// are about, except for the account of Flux objects, which its rules demand as well.
+func mutates(ctx context.Context, admin client.Reader) (bool, error) {
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	var webhooks admissionv1.MutatingWebhookConfigurationList
+	for _, list := range []client.ObjectList{&bindings, &webhooks} {
+		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+			return false, fmt.Errorf("cannot see what changes objects: %w", err)
+		}
+	}
+	ofTenure := func(name string) bool { return strings.HasPrefix(name, admission.Prefix) }
+	return slices.ContainsFunc(bindings.Items, func(b admissionv1.MutatingAdmissionPolicyBinding) bool { return !ofTenure(b.Spec.PolicyName) }) ||
+		slices.ContainsFunc(webhooks.Items, func(w admissionv1.MutatingWebhookConfiguration) bool { return !ofTenure(w.Name) }), nil
+}
+
+// tryIntact is [Scenario.tryCreate], and returns an [alteredError] if the API server accepts the object with other values.
+func (e *Scenario) tryIntact(ctx context.Context, u *unstructured.Unstructured) error {
+	got := u.DeepCopy()
+	if err := e.As.Create(ctx, got, client.DryRunAll); err != nil {
+		return err
+	}
+	return e.altered(ctx, u, got)
+}
+
+// altered returns an [alteredError] if the API server returned an object with other values than the tenant sent, and
+// otherwise nil. A field that the kind lacks is not changed by a policy: the API server drops it.
+func (e *Scenario) altered(ctx context.Context, sent, got *unstructured.Unstructured) error {
+	if !e.mutates {
+		return nil
+	}
+	changed, removed := differences(sent, got)
+	if len(removed) > 0 {
+		strict := fmt.Sprint(e.As.Create(ctx, sent.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)))
+		removed = slices.DeleteFunc(removed, func(path string) bool { return strings.Contains(strict, `unknown field "`+path) })
+	}
+	paths := append(changed, removed...)
+	if len(paths) == 0 {
+		return nil
+	}
+	slices.Sort(paths)
+	return &alteredError{slices.Compact(paths)}
+}
+
+// differences returns the fields of an object that have other values in the answer of the API server, and the fields that
+// the answer lacks. An account in an object of Flux that names none is a changed field.
+func differences(sent, got *unstructured.Unstructured) (changed, removed []string) {
+	compare := func(path string, want, have any) {
+		c, r := fieldDifferences(path, want, have)
+		changed, removed = append(changed, c...), append(removed, r...)
+	}
+	for key, value := range sent.Object {
+		switch key {
+		case "apiVersion", "kind", "status", "stringData":
+		case "metadata":
+			fields, _ := value.(map[string]any)
+			have, _ := got.Object[key].(map[string]any)
+			for _, field := range []string{"labels", "annotations", "finalizers"} {
+				if want, given := fields[field]; given {
+					compare("metadata."+field, want, have[field])
+				}
+			}
+		default:
+			compare(key, value, got.Object[key])
+		}
+	}
+	if kind := flux.Kind(sent.GetKind()); kind == flux.Kustomization || kind == flux.HelmRelease {
+		account := func(u *unstructured.Unstructured) string {
+			name, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
+			return name
+		}
+		if account(sent) == "" && account(got) != "" {
+			changed = append(changed, "spec.serviceAccountName")
+		}
+	}
+	return changed, removed
+}
+
+// fieldDifferences compares a value with the value in the answer, which may have further fields and further elements of
+// lists, and may have lost empty values.
+func fieldDifferences(path string, want, have any) (changed, removed []string) {
+	if have == nil {
+		if isEmpty(want) {
+			return nil, nil
+		}
+		return nil, []string{path}
+	}
+	switch want := want.(type) {
+	case map[string]any:
+		fields, ok := have.(map[string]any)
+		if !ok {
+			return []string{path}, nil
+		}
+		for key, value := range want {
+			c, r := fieldDifferences(path+"."+key, value, fields[key])
+			changed, removed = append(changed, c...), append(removed, r...)
+		}
+		return changed, removed
+	case []any:
+		elements, ok := have.([]any)
+		if !ok {
+			return []string{path}, nil
+		}
+		for _, value := range want {
+			if !slices.ContainsFunc(elements, func(element any) bool {
+				c, r := fieldDifferences("", value, element)
+				return len(c)+len(r) == 0
+			}) {
+				return []string{path}, nil
+			}
+		}
+		return nil, nil
+	}
+	if fmt.Sprint(want) == fmt.Sprint(have) || sameQuantity(want, have) {
+		return nil, nil
+	}
+	return []string{path}, nil
+}
+
+// isEmpty reports whether a value is empty, so that an object may omit it.
+func isEmpty(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			if !isEmpty(inner) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(value) == 0
+	}
+	return value == nil || slices.Contains([]string{"", "0", "false"}, fmt.Sprint(value))
+}
+
+// sameQuantity reports whether two values are the same amount in different forms.
+func sameQuantity(a, b any) bool {
+	x, err := resource.ParseQuantity(fmt.Sprint(a))
+	if err != nil {
+		return false
+	}
+	y, err := resource.ParseQuantity(fmt.Sprint(b))
+	return err == nil && x.Cmp(y) == 0
+}
