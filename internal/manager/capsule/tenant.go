@@ -7,6 +7,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type TenantReconciler struct {
 }
 
 // Reconcile reconciles one Tenant of Capsule. It returns an error if it cannot read an object,
-// or cannot write a Tenant or the status. It retries conflicts without an error.
+// or cannot write a Tenant or the status; the condition Ready then has the error. It retries conflicts without an error.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	theirs := &v1beta2.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
@@ -67,10 +68,37 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		// Another client wrote first: read the cache again later.
 		return ctrl.Result{RequeueAfter: requeueDelay}, nil
 	}
-	if err != nil {
-		return ctrl.Result{}, err
+	if err == nil {
+		err = client.IgnoreNotFound(r.write(ctx, s))
 	}
-	return ctrl.Result{RequeueAfter: s.again}, client.IgnoreNotFound(r.write(ctx, s))
+	if err != nil {
+		return ctrl.Result{}, errors.Join(err, r.unfinished(ctx, request, err))
+	}
+	return ctrl.Result{RequeueAfter: s.again}, nil
+}
+
+// unfinished writes the error of a reconcile, which is tried again, into the status of a Tenant that has no result for
+// its generation. Otherwise Ready could remain True, or missing, for as long as the error lasts.
+func (r *TenantReconciler) unfinished(ctx context.Context, request ctrl.Request, cause error) error {
+	// The reconcile may have changed its copy.
+	theirs := &v1beta2.Tenant{}
+	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	ready := apimeta.FindStatusCondition(theirs.Status.Conditions, conditionReady)
+	if ready != nil && ready.ObservedGeneration == theirs.Generation && ready.Reason != reasonProgressing {
+		return nil
+	}
+	before := theirs.DeepCopy()
+	theirs.Status.State = cmp.Or(theirs.Status.State, v1beta2.StateActive)
+	apimeta.SetStatusCondition(&theirs.Status.Conditions, metav1.Condition{
+		Type: conditionReady, ObservedGeneration: theirs.Generation,
+		Status: metav1.ConditionUnknown, Reason: reasonProgressing, Message: shorten("the manager tries again: " + cause.Error()),
+	})
+	if equality.Semantic.DeepEqual(before.Status, theirs.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, theirs, client.MergeFrom(before), client.FieldOwner(FieldManager)))
 }
 
 // state is the state of one reconcile.
