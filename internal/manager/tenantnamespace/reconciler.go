@@ -172,6 +172,8 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		return ctrl.Result{}, nil, err
 	}
 	if !ns.DeletionTimestamp.IsZero() {
+		// The report must not be taken for one about a later namespace of the same name.
+		r.Reports.Forget(ns.Name)
 		result, err = r.release(ctx, ns, have)
 		return result, nil, err
 	}
