@@ -239,6 +239,8 @@ func (r *Reconciler) create(ctx context.Context, f *reconcileState) error {
 			return fmt.Errorf("cannot make namespace %s: %w", name, err)
 		case existing.Labels[v1alpha1.LabelTenant] == f.tenant.Name:
 			f.add(existing)
+		case !existing.DeletionTimestamp.IsZero():
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists, is %s and is being deleted%s; the manager creates it again when it is gone", name, whose(existing), remains(existing))
 		default:
 			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: remove the RoleBindings and Secrets with tokens that others made in it and label it %s=%s to assign it to this tenant, or remove it from the list",
 				name, whose(existing), v1alpha1.LabelTenant, f.tenant.Name)
@@ -260,7 +262,7 @@ func (r *Reconciler) reported(_ context.Context, f *reconcileState) error {
 		switch {
 		case !ns.DeletionTimestamp.IsZero():
 			if slices.Contains(f.tenant.Spec.Namespaces.Create, ns.Name) {
-				f.pending = append(f.pending, ns.Name+" (is being deleted)")
+				f.pending = append(f.pending, ns.Name+" (is being deleted"+remains(ns)+")")
 			}
 		case !r.Reports.about(ns.Name, f.tenant):
 			f.pending = append(f.pending, ns.Name)
