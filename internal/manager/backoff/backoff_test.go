@@ -23,6 +23,30 @@ func TestMax(t *testing.T) {
 	}
 }
 
+// TestConflicts lets two objects conflict, of which one recovers.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	var conflicts backoff.Conflicts
+	one, other := reconcile.Request{}, reconcile.Request{}
+	one.Name, other.Name = "one", "other"
+	first := conflicts.After(one)
+	for n := range 20 {
+		if delay := conflicts.After(one); delay <= first && n == 0 || delay > backoff.MaxConflict {
+			t.Errorf("the delay after conflict %d is %s", n+2, delay)
+		}
+	}
+	if delay := conflicts.After(one); delay != backoff.MaxConflict {
+		t.Errorf("the delay after many conflicts is %s, want %s", delay, backoff.MaxConflict)
+	}
+	if delay := conflicts.After(other); delay != first {
+		t.Errorf("the delay after the first conflict of another object is %s, want %s", delay, first)
+	}
+	conflicts.Forget(one)
+	if delay := conflicts.After(one); delay != first {
+		t.Errorf("the delay after a conflict that follows a success is %s, want %s", delay, first)
+	}
+}
+
 // makes matches the functions that make a controller.
 var makes = regexp.MustCompile(`ctrl\.NewControllerManagedBy\(|controller\.New\(`)
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -50,6 +51,8 @@ type TenantReconciler struct {
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
+
+	conflicts backoff.Conflicts
 }
 
 // Reconcile reconciles one Tenant of Capsule. It returns an error if it cannot read an object,
@@ -57,6 +60,9 @@ type TenantReconciler struct {
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	theirs := &v1beta2.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.conflicts.Forget(request)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &state{theirs: theirs}
@@ -66,8 +72,9 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	err := r.reconcile(ctx, s)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// Another client wrote first: read the cache again later.
-		return ctrl.Result{RequeueAfter: requeueDelay}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	if err == nil {
 		err = client.IgnoreNotFound(r.write(ctx, s))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ type Reconciler struct {
 	locations quotaLocations
 	pace      transferPace
 	attempts  attempts
+	conflicts backoff.Conflicts
 }
 
 // Reconcile reconciles one Tenant. It returns an error if it cannot read the cache or
@@ -85,14 +87,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			r.locations.forget(request.Name)
 			r.pace.forget(request.Name)
 			r.attempts.forget(request.Name)
+			r.conflicts.Forget(request)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, tenant)
 	if apierrors.IsConflict(err) {
 		// Another client changed the object first: reconcile with the next version.
-		return ctrl.Result{RequeueAfter: requeueDelay / 5}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	return result, err
 }
 
