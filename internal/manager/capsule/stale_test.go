@@ -107,6 +107,39 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestWritesOnce reconciles a Tenant of Capsule twice without a change: ours is written once. The API server sets the
+// defaults of the schema.
+func TestWritesOnce(t *testing.T) {
+	t.Parallel()
+	theirs := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Generation: 1, Finalizers: []string{Finalizer}}}
+	live := fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(theirs).WithObjects(theirs).Build()
+	writes := 0
+	kube := interceptor.NewClient(live, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if ours, ok := object.(*v1alpha1.Tenant); ok {
+				writes++
+				if ours.Spec.Namespaces.Quota == nil {
+					ours.Spec.Namespaces.Quota = new(int32(100))
+				}
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			writes++
+			return c.Update(ctx, object, options...)
+		},
+	})
+	r := &TenantReconciler{Client: kube, APIReader: kube, Profiles: validProfile{}}
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theirs)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 1 {
+		t.Errorf("ours is written %d times, want once", writes)
+	}
+}
+
 // validProfile is a cluster with a TenancyProfile.
 type validProfile struct{}
 

@@ -180,6 +180,10 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	s.result, s.translated = capsule.Translate(capsule.Input{
 		Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: s.promoted, Entitled: s.entitled,
 	}), true
+	if in := &s.result.Spec.Namespaces; in.Quota == nil {
+		// The schema sets the same, without which ours would differ, and be written, in each reconcile.
+		in.Quota = new(int32(min(in.Limit(), 1<<30)))
+	}
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
@@ -396,7 +400,12 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	return nil
 }
 
-// owners returns the owners of ours in the format of Capsule's status, without the administrators.
+// maxStatusOwners is the maximum number of owners in the status. The spec has them too, and etcd stores both in one
+// object, of two megabytes at most.
+const maxStatusOwners = 5000
+
+// owners returns the owners of ours in the format of Capsule's status, without the administrators. It returns none if
+// there are more than [maxStatusOwners].
 func owners(ours, administrators []v1alpha1.Owner) []v1beta2.StatusOwner {
 	var all []v1beta2.StatusOwner
 	for _, o := range ours {
@@ -406,6 +415,9 @@ func owners(ours, administrators []v1alpha1.Owner) []v1beta2.StatusOwner {
 		name := o.Name
 		if o.Namespace != "" {
 			name = "system:serviceaccount:" + o.Namespace + ":" + o.Name
+		}
+		if len(all) == maxStatusOwners {
+			return nil
 		}
 		all = append(all, v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: o.Kind, Name: name}, ClusterRoles: o.Roles})
 	}
