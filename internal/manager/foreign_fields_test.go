@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,5 +88,34 @@ func TestEmptiedManagedFields(t *testing.T) {
 	})
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace); err != nil || namespace.Labels["cost"] != "" {
 		t.Errorf("the namespace keeps the label cost: %v, %v", namespace.Labels, err)
+	}
+}
+
+// TestLabelTakenOff replaces objects of the manager with ones without its label, as `kubectl replace` with an old manifest
+// does: the rule keeps the manager from changing objects of others, and the Tenant says what to do.
+func TestLabelTakenOff(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	const name = "label-off"
+	create(t, admin, tenantManifest(name, `{owners: [{kind: User, name: ann}], namespaces: {create: [label-off]}, quotas: [{name: each, scope: Namespace, hard: {services: "5"}}, {name: all, hard: {secrets: "9"}}]}`))
+	condition(t, admin, name, "Ready", "InPlace", "")
+	for _, tc := range []struct {
+		object client.Object
+		want   string
+	}{
+		{&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenure-each"}}, "ResourceQuota label-off/tenure-each exists without the label"},
+		{&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenure-all"}}, "ResourceQuota label-off/tenure-all exists without the label"},
+		{&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure:owners:label-off"}}, "ClusterRole tenure:owners:label-off exists without the label tenure.dev/managed-by=manager, so the manager may not change it: delete it, or give it the label"},
+	} {
+		labels := `{"metadata":{"labels":{"tenure.dev/managed-by":%s}}}`
+		merge(t, admin, tc.object.DeepCopyObject().(client.Object), fmt.Sprintf(labels, "null"))
+		testwait.For(t, "the Tenant to say "+tc.want, patience, func() (bool, string) {
+			tenant := &v1alpha1.Tenant{}
+			err := admin.Get(t.Context(), client.ObjectKey{Name: name}, tenant)
+			c := apimeta.FindStatusCondition(tenant.Status.Conditions, "Ready")
+			return c != nil && strings.Contains(c.Message, tc.want), fmt.Sprint(c, err)
+		})
+		merge(t, admin, tc.object, fmt.Sprintf(labels, `"manager"`))
+		condition(t, admin, name, "Ready", "InPlace", "")
 	}
 }

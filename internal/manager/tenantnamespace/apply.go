@@ -208,7 +208,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, tenant 
 		}
 		refused = refused || kind != "RoleBinding"
 		if problem == nil {
-			problem = explain(tenant, object, err)
+			problem = cmp.Or(ExplainUnlabelled(existing, object, err), explain(tenant, object, err))
 		}
 	}
 	if !refused && result.RequeueAfter == 0 {
@@ -272,6 +272,18 @@ func ExplainBinding(role string, err error) error {
 		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
 	}
 	return nil
+}
+
+// ExplainUnlabelled returns an error that tells how to fix an object that the API server refused because it exists
+// without the manager's label, for example after `kubectl replace`: the rule about the manager's own requests protects
+// objects of others. It returns nil for other errors. existing is nil if the object does not exist.
+func ExplainUnlabelled(existing, object client.Object, err error) error {
+	if existing == nil || !apierrors.IsForbidden(err) || existing.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+		return nil
+	}
+	name := client.ObjectKeyFromObject(object).String()
+	return fmt.Errorf("%s %s exists without the label %s=%s, so the manager may not change it: delete it, or give it the label",
+		object.GetObjectKind().GroupVersionKind().Kind, strings.TrimPrefix(name, "/"), tenancy.LabelManaged, tenancy.ManagedValue)
 }
 
 // noRole reports whether the API server refused a binding because its role does not exist. The API server
