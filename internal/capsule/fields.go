@@ -91,7 +91,7 @@ func tenantFields() []Field {
 		{"spec.additionalRoleBindings[].subjects", Honoured, "User, Group and ServiceAccount. A ServiceAccount without a namespace is the account in each of the tenant's namespaces"},
 		{"spec.additionalRoleBindings[].labels", Honoured, "on the RoleBindings"},
 		{"spec.additionalRoleBindings[].annotations", Honoured, "on the RoleBindings"},
-		{"spec.namespaceOptions.quota", Honoured, "also if owners create namespaces at the same time"},
+		{"spec.namespaceOptions.quota", Honoured, "also if owners create namespaces at the same time. Without it, the tenant has at most 100 namespaces"},
 		{"spec.namespaceOptions.additionalMetadata", Different, "the label `pod-security.kubernetes.io/enforce` sets the Pod Security level; the default is `baseline`, and the version is always latest. Labels with the name of Capsule's tenant or of the namespace keep their values. Other labels that name a tenant are refused, and so are templates other than `{{ tenant.name }}` and `{{ namespace }}`"},
 		{"spec.namespaceOptions.additionalMetadataList[].labels", Honoured, "as additionalMetadata"},
 		{"spec.namespaceOptions.additionalMetadataList[].annotations", Honoured, "as additionalMetadata"},

@@ -101,6 +101,32 @@ func TestStuckNamespace(t *testing.T) {
 	exists(t, admin, false, tenant, "", "stuck")
 }
 
+// TestNamespaceStillGoing lists a namespace in a Tenant while something in it keeps it from being deleted, and deletes
+// a namespace of a Tenant in the same way: the conditions name the reason, and the manager creates the namespaces again.
+func TestNamespaceStillGoing(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	const held = "{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: %s, finalizers: [example.com/nobody]}}"
+	create(t, admin, tenantManifest("going-own", "{namespaces: {create: [going-own]}}")+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: going-nobodys}}")
+	condition(t, admin, "going-own", "Ready", "InPlace", "1 namespace")
+	for _, name := range []string{"going-own", "going-nobodys"} {
+		create(t, admin, fmt.Sprintf(held, name))
+		if err := admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, admin, tenantManifest("going-nobodys", "{namespaces: {create: [going-nobodys]}}"))
+	condition(t, admin, "going-own", "Ready", "Progressing", "namespace going-own (is being deleted: Some content in the namespace has finalizers remaining: example.com/nobody in 1 resource instances")
+	condition(t, admin, "going-nobodys", "Ready", "NamespaceTaken", "namespace going-nobodys of spec.namespaces.create exists, is no tenant's and is being deleted: Some content in the namespace has finalizers remaining: example.com/nobody")
+	for _, name := range []string{"going-own", "going-nobodys"} {
+		merge(t, admin, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stays", Namespace: name}}, `{"metadata":{"finalizers":null}}`)
+	}
+	for _, name := range []string{"going-own", "going-nobodys"} {
+		condition(t, admin, name, "Ready", "InPlace", "1 namespace")
+		governed(t, admin, name, name)
+	}
+}
+
 // TestDeletedTenants deletes one while its namespaces are being made, and makes one
 // again at once.
 func TestDeletedTenants(t *testing.T) {

@@ -234,7 +234,10 @@ func TestTenantRefusals(t *testing.T) {
 		{"a role that the manager may not give", "gives-all", "{owners: [{kind: User, name: ann, roles: [cluster-admin]}], namespaces: {create: [gives-all]}}", "Failed", `may not bind the role cluster-admin: allow it with a ClusterRole that has the label rbac.tenure.dev/aggregate-to-manager: "true"`},
 		{"the same for the cluster", "gives-more", "{owners: [{kind: User, name: ann}], clusterRoles: [system:node]}", "Failed", "may not bind the role system:node"},
 		{"a label that Kubernetes does not take", "bad-label", "{namespaces: {labels: {a: 'b c'}, create: [bad-label]}}", "Invalid", "label a of spec.namespaces.labels cannot be set"},
-		{"a quota of something that there is not", "bad-quota", "{quotas: [{name: x, scope: Namespace, hard: {nonsense: 1}}], namespaces: {create: [bad-quota]}}", "Failed", "cannot apply ResourceQuota bad-quota/tenure-x"},
+		{"a quota of something that there is not", "bad-quota", "{quotas: [{name: x, scope: Namespace, hard: {nonsense: 1}}], namespaces: {create: [bad-quota]}}", "Failed", "cannot apply ResourceQuota bad-quota/tenure-x of spec.quotas[0]: "},
+		{"limits that contradict each other", "bad-range", "{limitRanges: [{limits: [{type: Container, max: {cpu: 1}}]}, {limits: [{type: Container, max: {cpu: 1}, min: {cpu: 2}}]}], namespaces: {create: [bad-range]}}", "Failed", "cannot apply LimitRange bad-range/tenure-1 of spec.limitRanges[1]: "},
+		{"a label that no Pod has", "bad-policy", "{networkPolicies: [{podSelector: {matchLabels: {a: 'b c'}}}], namespaces: {create: [bad-policy]}}", "Failed", "cannot apply NetworkPolicy bad-policy/tenure-0 of spec.networkPolicies[0]: "},
+		{"a Pod and a half", "bad-count", "{quotas: [{name: x, hard: {pods: 1500m}}], namespaces: {create: [bad-count]}}", "Invalid", "spec.quotas[0].hard has 1500m of pods, which are counted in whole numbers, and the tenant gets 1: write a whole number"},
 		{"a name", "just-a-name", "{}", "InPlace", "no namespace yet"},
 	} {
 		create(t, admin, tenantManifest(tc.name, tc.spec))

@@ -1,7 +1,9 @@
 package tenancy
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -61,6 +63,28 @@ func QuotasOf(t *v1alpha1.Tenant, namespace string, have map[string]string) []v1
 		selector, err := metav1.LabelSelectorAsSelector(q.NamespaceSelector)
 		return err == nil && !selector.Matches(set)
 	})
+}
+
+// checkWhole returns the amounts of the quota at an index that are not whole numbers although they count objects or
+// devices. [DistributeQuota] rounds them down. Of a quota with scope Namespace the API server refuses them.
+func checkWhole(index int, q *v1alpha1.TenantQuota) (problems []error) {
+	if !SharedByTenant(*q) {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Hard)) {
+		amount := q.Hard[name]
+		// Processors are divided by thousandths, and bytes that are not whole are harmless: 0.1Gi is no whole number.
+		if measured(string(name)) || amount.CmpInt64(math.MaxInt64) > 0 || amount.CmpInt64(amount.Value()) == 0 {
+			continue
+		}
+		problems = append(problems, fmt.Errorf("spec.quotas[%d].hard has %s of %s, which are counted in whole numbers, and the tenant gets %d: write a whole number", index, amount.String(), name, amount.Value()-1))
+	}
+	return problems
+}
+
+// measured reports whether a resource is an amount of processors or bytes.
+func measured(name string) bool {
+	return strings.HasSuffix(name, "cpu") || strings.HasSuffix(name, "memory") || strings.HasSuffix(name, "storage") || strings.Contains(name, "hugepages-")
 }
 
 // dividedLabels returns the labels of a namespace with parts of quotas.

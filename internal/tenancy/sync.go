@@ -37,6 +37,13 @@ var syncFields = map[string][]string{
 	},
 }
 
+// WrittenFields returns the fields of spec that the manager writes in an object of a kind of a sync. It reports false
+// for other kinds, whose spec the manager writes as a whole.
+func WrittenFields(kind string) ([]string, bool) {
+	fields, ok := syncFields[kind]
+	return fields, ok
+}
+
 // SyncNamespace returns the namespace of a sync of the Tenant, or "" if it has none.
 func SyncNamespace(t *v1alpha1.Tenant, s *v1alpha1.Sync) string {
 	if s.Namespace == "" && len(t.Spec.Namespaces.Create) > 0 {

@@ -74,8 +74,8 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 // Metadata returns the labels and annotations that the Tenant gives all of its namespaces, with its
 // Pod Security level. The label that names the tenant and those of spec.namespaces.selected are not
 // among them: see [NamespaceMetadata]. Metadata omits entries that no namespace can have. The error
-// names these entries, also those of spec.namespaces.selected and of spec.roleBindings, and the invalid
-// selectors of spec.roleBindings and spec.quotas.
+// names these entries, also those of spec.namespaces.selected and of spec.roleBindings, the invalid selectors of
+// spec.roleBindings and spec.quotas, and the amounts of spec.quotas that are rounded down.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -114,6 +114,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 		if _, err := metav1.LabelSelectorAsSelector(t.Spec.Quotas[i].NamespaceSelector); err != nil {
 			problems = append(problems, fmt.Errorf("spec.quotas[%d].namespaceSelector is not valid, and the quota applies to all namespaces: %w", i, err))
 		}
+		problems = append(problems, checkWhole(i, &t.Spec.Quotas[i])...)
 	}
 	return labels, annotations, errors.Join(problems...)
 }
@@ -151,6 +152,32 @@ func bounds(ns Namespace) []client.Object {
 		objects = append(objects, p)
 	}
 	return objects
+}
+
+// FieldOf returns the field of the Tenant for a limit range, a network policy or a quota with scope Namespace in a
+// namespace, such as spec.limitRanges[0]. It returns "" for another object, and if there is no Tenant.
+func FieldOf(t *v1alpha1.Tenant, object client.Object) string {
+	if t == nil {
+		return ""
+	}
+	named := func(field string, count int, name func(int) string) string {
+		for i := range count {
+			if name(i) == object.GetName() {
+				return fmt.Sprintf("spec.%s[%d]", field, i)
+			}
+		}
+		return ""
+	}
+	byIndex := func(i int) string { return boundName(t, i) }
+	switch object.(type) {
+	case *corev1.LimitRange:
+		return named("limitRanges", len(t.Spec.LimitRanges), byIndex)
+	case *networkingv1.NetworkPolicy:
+		return named("networkPolicies", len(t.Spec.NetworkPolicies), byIndex)
+	case *corev1.ResourceQuota:
+		return named("quotas", len(t.Spec.Quotas), func(i int) string { return QuotaObjectName(t, t.Spec.Quotas[i].Name) })
+	}
+	return ""
 }
 
 // bindings returns the RoleBindings of owners, of the accounts with which Flux applies objects, and

@@ -8,8 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -325,6 +329,61 @@ func TestCapsuleNames(t *testing.T) {
 	for _, o := range append(bounds(ns), bindings(ns)...) {
 		if !strings.HasPrefix(o.GetName(), "tenure") {
 			t.Errorf("%s has a name of Capsule's, and nobody asked for that", o.GetName())
+		}
+	}
+}
+
+// TestWholeNumbers names the amounts of a Tenant's quotas that the distribution would round down without a word.
+func TestWholeNumbers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, scope, name, amount, want string }{
+		{"Pods are counted", "Tenant", "pods", "1500m", "spec.quotas[0].hard has 1500m of pods, which are counted in whole numbers, and the tenant gets 1"},
+		{"so are objects of any kind", "Tenant", "count/deployments.apps", "0.5", "has 500m of count/deployments.apps, which are counted in whole numbers, and the tenant gets 0"},
+		{"and devices", "Tenant", "requests.nvidia.com/gpu", "2.5", "the tenant gets 2"},
+		{"thousandths that are a whole number", "Tenant", "pods", "2000m", ""},
+		{"a large whole number", "Tenant", "pods", "1.5k", ""},
+		{"more than fits into 64 bits", "Tenant", "pods", "9e30", ""},
+		{"half a processor", "Tenant", "requests.cpu", "500m", ""},
+		{"a tenth of a GiB is no whole number of bytes", "Tenant", "requests.memory", "0.1Gi", ""},
+		{"nor of storage", "Tenant", "gold.storageclass.storage.k8s.io/requests.storage", "0.1Gi", ""},
+		{"the API server refuses it", "Namespace", "pods", "1500m", ""},
+	} {
+		tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+		tenant.Spec.Quotas = []v1alpha1.TenantQuota{{Name: "x", Scope: tc.scope, Hard: v1alpha1.Quantities{corev1.ResourceName(tc.name): resource.MustParse(tc.amount)}}}
+		_, _, err := Metadata(tenant)
+		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+		}
+	}
+}
+
+// TestFieldOf finds the field of a Tenant for an object in a namespace, also with the names that Capsule gives.
+func TestFieldOf(t *testing.T) {
+	t.Parallel()
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	tenant.Spec.LimitRanges, tenant.Spec.NetworkPolicies = make([]v1alpha1.LimitRange, 2), make([]networkingv1.NetworkPolicySpec, 1)
+	tenant.Spec.Quotas = []v1alpha1.TenantQuota{{Name: "capsule-0"}, {Name: "capsule-2"}}
+	named := tenant.DeepCopy()
+	named.Annotations = map[string]string{AnnotationNames: v1alpha1.NamesCapsule}
+	called := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	for _, tc := range []struct {
+		reason string
+		tenant *v1alpha1.Tenant
+		object client.Object
+		want   string
+	}{
+		{"a limit range", tenant, &corev1.LimitRange{ObjectMeta: called("tenure-1")}, "spec.limitRanges[1]"},
+		{"one that the Tenant does not have", tenant, &corev1.LimitRange{ObjectMeta: called("tenure-2")}, ""},
+		{"a network policy", tenant, &networkingv1.NetworkPolicy{ObjectMeta: called("tenure-0")}, "spec.networkPolicies[0]"},
+		{"the profile's network policy", tenant, &networkingv1.NetworkPolicy{ObjectMeta: called("tenure-isolation")}, ""},
+		{"a quota", tenant, &corev1.ResourceQuota{ObjectMeta: called("tenure-capsule-2")}, "spec.quotas[1]"},
+		{"the profile's quota", tenant, &corev1.ResourceQuota{ObjectMeta: called("tenure")}, ""},
+		{"a limit range with Capsule's name", named, &corev1.LimitRange{ObjectMeta: called("capsule-team-1")}, "spec.limitRanges[1]"},
+		{"an account", tenant, &corev1.ServiceAccount{ObjectMeta: called("team")}, ""},
+		{"no Tenant", nil, &corev1.LimitRange{ObjectMeta: called("tenure-0")}, ""},
+	} {
+		if got := FieldOf(tc.tenant, tc.object); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
 	}
 }

@@ -43,8 +43,6 @@ const (
 type timeout = time.Duration
 
 const (
-	// requeueDelay is the requeue delay after a conflict with another client.
-	requeueDelay = 200 * time.Millisecond
 	// maxNotes is the maximum number of notes in a message.
 	maxNotes = 16
 	// maxMessage is the maximum length of a condition's message, in bytes. The API allows twice as

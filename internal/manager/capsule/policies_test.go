@@ -231,3 +231,15 @@ func TestPolicies(t *testing.T) {
 		})
 	}
 }
+
+// TestManyStatusOwners leaves out owners that etcd could not store a second time.
+func TestManyStatusOwners(t *testing.T) {
+	t.Parallel()
+	most := make([]v1alpha1.Owner, maxStatusOwners)
+	if got := owners(most, nil); len(got) != maxStatusOwners {
+		t.Errorf("%d owners are in the status as %d", maxStatusOwners, len(got))
+	}
+	if got := owners(append(most, v1alpha1.Owner{}), nil); got != nil {
+		t.Errorf("%d owners are in the status as %d", maxStatusOwners+1, len(got))
+	}
+}

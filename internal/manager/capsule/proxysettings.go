@@ -6,10 +6,12 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -34,7 +36,7 @@ func setupProxySettings(mgr manager.Manager) error {
 	} {
 		r := &proxySettings{client: mgr.GetClient(), parts: parts}
 		object, _, _ := parts()
-		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(object).Complete(r); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(object).WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).Complete(r); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +69,7 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 		return all
 	})
 	// Annotations and labels of v1beta1 have the meaning of fields.
-	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	changed := predicate.Or(tenantnamespace.SpecChanged, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-tenant").
 		For(&v1beta2.Tenant{}, builder.WithPredicates(changed)).
@@ -77,8 +78,8 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 		Watches(&corev1.ServiceAccount{}, tenantOfAccount(mgr.GetClient()), builder.WithPredicates(promotion)).
 		Watches(&corev1.ResourceQuota{}, toTenant, builder.WithPredicates(customResourcesCounted)).
 		Watches(&v1beta2.CapsuleConfiguration{}, toAll, builder.WithPredicates(changed)).
-		Watches(profile(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "capsule-tenant", tenantnamespace.TenantByName)}).
+		Watches(profile(), toAll, builder.WithPredicates(tenantnamespace.SpecChanged)).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "capsule-tenant", tenantnamespace.TenantByName)}).
 		Build(r)
 	if err != nil {
 		return err
@@ -109,13 +110,14 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 		Named("capsule-configuration").
 		For(&v1beta2.CapsuleConfiguration{}).
 		Watches(&v1beta2.Tenant{}, toDefault, builder.WithPredicates(set)).
-		Watches(profile(), toDefault, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profile(), toDefault, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		Watches(&rbacv1.ClusterRoleBinding{}, toDefault, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == administratorBinding }))).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).
 		Build(r)
 	if err != nil {
 		return err
 	}
-	return crdgate.Watch(mgr, c, tenantOwner(), toDefault, predicate.GenerationChangedPredicate{})
+	return crdgate.Watch(mgr, c, tenantOwner(), toDefault, tenantnamespace.SpecChanged)
 }
 
 // ofCapsule selects namespaces with Capsule's label, and updates that change labels or owners, or begin

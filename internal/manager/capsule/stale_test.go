@@ -2,12 +2,14 @@ package capsule
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -66,4 +68,81 @@ func TestFinalizeStale(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnfinished lets the API server refuse our Tenant for good, as one that is too large for etcd: theirs says so after
+// a change, and not before.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonSucceeded, Message: "fine", ObservedGeneration: 1, LastTransitionTime: metav1.Now()}
+	for _, tc := range []struct {
+		reason     string
+		generation int64
+		conditions []metav1.Condition
+		want       string
+	}{
+		{"a new Tenant", 1, nil, "the manager tries again: cannot write Tenant oil: Request entity too large"},
+		{"a Tenant that was ready before the change", 2, []metav1.Condition{ready}, "the manager tries again: cannot write Tenant oil: Request entity too large"},
+		{"a Tenant that has not changed", 1, []metav1.Condition{ready}, "fine"},
+	} {
+		theirs := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Generation: tc.generation, Finalizers: []string{Finalizer}}}
+		theirs.Status.Conditions = tc.conditions
+		live := fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(theirs).WithObjects(theirs).Build()
+		kube := interceptor.NewClient(live, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return apierrors.NewRequestEntityTooLargeError("too large")
+			},
+		})
+		r := &TenantReconciler{Client: kube, APIReader: kube, Profiles: validProfile{}}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theirs)}); err == nil {
+			t.Errorf("%s: it is not tried again", tc.reason)
+		}
+		if err := live.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+			t.Fatal(err)
+		}
+		c := apimeta.FindStatusCondition(theirs.Status.Conditions, conditionReady)
+		if c == nil || !strings.Contains(c.Message, tc.want) || c.ObservedGeneration != tc.generation {
+			t.Errorf("%s: want %q, got %v", tc.reason, tc.want, c)
+		}
+	}
+}
+
+// TestWritesOnce reconciles a Tenant of Capsule twice without a change: ours is written once. The API server sets the
+// defaults of the schema.
+func TestWritesOnce(t *testing.T) {
+	t.Parallel()
+	theirs := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Generation: 1, Finalizers: []string{Finalizer}}}
+	live := fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(theirs).WithObjects(theirs).Build()
+	writes := 0
+	kube := interceptor.NewClient(live, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if ours, ok := object.(*v1alpha1.Tenant); ok {
+				writes++
+				if ours.Spec.Namespaces.Quota == nil {
+					ours.Spec.Namespaces.Quota = new(int32(100))
+				}
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			writes++
+			return c.Update(ctx, object, options...)
+		},
+	})
+	r := &TenantReconciler{Client: kube, APIReader: kube, Profiles: validProfile{}}
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theirs)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 1 {
+		t.Errorf("ours is written %d times, want once", writes)
+	}
+}
+
+// validProfile is a cluster with a TenancyProfile.
+type validProfile struct{}
+
+func (validProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
+	return &v1alpha1.TenancyProfile{}, nil
 }

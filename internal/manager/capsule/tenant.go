@@ -7,6 +7,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -49,13 +51,18 @@ type TenantReconciler struct {
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
+
+	conflicts backoff.Conflicts
 }
 
 // Reconcile reconciles one Tenant of Capsule. It returns an error if it cannot read an object,
-// or cannot write a Tenant or the status. It retries conflicts without an error.
+// or cannot write a Tenant or the status; the condition Ready then has the error. It retries conflicts without an error.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	theirs := &v1beta2.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.conflicts.Forget(request)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &state{theirs: theirs}
@@ -65,12 +72,40 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	err := r.reconcile(ctx, s)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// Another client wrote first: read the cache again later.
-		return ctrl.Result{RequeueAfter: requeueDelay}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
+	}
+	r.conflicts.Forget(request)
+	if err == nil {
+		err = client.IgnoreNotFound(r.write(ctx, s))
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(err, r.unfinished(ctx, request, err))
 	}
-	return ctrl.Result{RequeueAfter: s.again}, client.IgnoreNotFound(r.write(ctx, s))
+	return ctrl.Result{RequeueAfter: s.again}, nil
+}
+
+// unfinished writes the error of a reconcile, which is tried again, into the status of a Tenant that has no result for
+// its generation. Otherwise Ready could remain True, or missing, for as long as the error lasts.
+func (r *TenantReconciler) unfinished(ctx context.Context, request ctrl.Request, cause error) error {
+	// The reconcile may have changed its copy.
+	theirs := &v1beta2.Tenant{}
+	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	ready := apimeta.FindStatusCondition(theirs.Status.Conditions, conditionReady)
+	if ready != nil && ready.ObservedGeneration == theirs.Generation && ready.Reason != reasonProgressing {
+		return nil
+	}
+	before := theirs.DeepCopy()
+	theirs.Status.State = cmp.Or(theirs.Status.State, v1beta2.StateActive)
+	apimeta.SetStatusCondition(&theirs.Status.Conditions, metav1.Condition{
+		Type: conditionReady, ObservedGeneration: theirs.Generation,
+		Status: metav1.ConditionUnknown, Reason: reasonProgressing, Message: shorten("the manager tries again: " + cause.Error()),
+	})
+	if equality.Semantic.DeepEqual(before.Status, theirs.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, theirs, client.MergeFrom(before), client.FieldOwner(FieldManager)))
 }
 
 // state is the state of one reconcile.
@@ -145,6 +180,10 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	s.result, s.translated = capsule.Translate(capsule.Input{
 		Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: s.promoted, Entitled: s.entitled,
 	}), true
+	if in := &s.result.Spec.Namespaces; in.Quota == nil {
+		// The schema sets the same, without which ours would differ, and be written, in each reconcile.
+		in.Quota = new(int32(min(in.Limit(), 1<<30)))
+	}
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
@@ -361,7 +400,12 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	return nil
 }
 
-// owners returns the owners of ours in the format of Capsule's status, without the administrators.
+// maxStatusOwners is the maximum number of owners in the status. The spec has them too, and etcd stores both in one
+// object, of two megabytes at most.
+const maxStatusOwners = 5000
+
+// owners returns the owners of ours in the format of Capsule's status, without the administrators. It returns none if
+// there are more than [maxStatusOwners].
 func owners(ours, administrators []v1alpha1.Owner) []v1beta2.StatusOwner {
 	var all []v1beta2.StatusOwner
 	for _, o := range ours {
@@ -371,6 +415,9 @@ func owners(ours, administrators []v1alpha1.Owner) []v1beta2.StatusOwner {
 		name := o.Name
 		if o.Namespace != "" {
 			name = "system:serviceaccount:" + o.Namespace + ":" + o.Name
+		}
+		if len(all) == maxStatusOwners {
+			return nil
 		}
 		all = append(all, v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: o.Kind, Name: name}, ClusterRoles: o.Roles})
 	}

@@ -7,12 +7,15 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -89,9 +92,10 @@ func (r *TenantOwnerReconciler) setup(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-tenant-owner").
 		For(&v1beta2.TenantOwner{}, builder.WithPredicates(ownerChanged)).
-		Watches(&v1beta2.Tenant{}, toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1beta2.Tenant{}, toAll, builder.WithPredicates(tenantnamespace.SpecChanged)).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).
 		Complete(r)
 }
 
 // ownerChanged leaves out the updates of a TenantOwner that change its status alone.
-var ownerChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+var ownerChanged = predicate.Or(tenantnamespace.SpecChanged, predicate.LabelChangedPredicate{})

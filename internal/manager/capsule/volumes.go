@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -70,5 +72,6 @@ func (r *VolumeReconciler) setup(mgr manager.Manager) error {
 		Named("capsule-volume").
 		For(&corev1.PersistentVolume{}).
 		Watches(&corev1.Namespace{}, ofNamespace, builder.WithPredicates(ofCapsule)).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).
 		Complete(r)
 }

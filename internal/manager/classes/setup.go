@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ const batchDelay = 200 * time.Millisecond
 // from when the cluster serves it. It returns an error if the manager refuses the controller or
 // a watch.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
-	c, err := controller.New("classes", mgr, controller.Options{Reconciler: r})
+	c, err := controller.New("classes", mgr, controller.Options{Reconciler: r, RateLimiter: backoff.RateLimiter()})
 	if err != nil {
 		return err
 	}

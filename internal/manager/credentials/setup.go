@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
@@ -58,7 +59,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("credentials").
 		For(&corev1.ServiceAccount{}, builder.WithPredicates(annotated)).
-		Watches(&v1alpha1.Tenant{}, handler.EnqueueRequestsFromMapFunc(owners), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, deleted))).
+		Watches(&v1alpha1.Tenant{}, handler.EnqueueRequestsFromMapFunc(owners), builder.WithPredicates(predicate.Or[client.Object](tenantnamespace.SpecChanged, deleted))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return concerned(ctx, c, o)
 		}), builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, deleted))).
@@ -69,9 +70,9 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return requests(accountOf(o))
 		}), builder.WithPredicates(removed)).
-		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profile, all, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		WatchesRawSource(source.Channel(changed, all)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "credentials", tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "credentials", tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 		Complete(r)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -55,6 +57,7 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Named("refusal-"+strings.ToLower(r.Kind.Kind)).
 		For(Object(r.Kind)).
 		Watches(&rbacv1.RoleBinding{}, toObjects).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).
 		Complete(r)
 }
 

@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// requeueDelay is the delay after a conflict with another client.
-const requeueDelay = 200 * time.Millisecond
 
 // Profiles reads the TenancyProfile, as for [tenantnamespace.Reconciler].
 type Profiles interface {
@@ -34,7 +31,8 @@ type Reconciler struct {
 	Client   client.Client
 	Profiles Profiles
 
-	kind schema.GroupVersionKind
+	kind      schema.GroupVersionKind
+	conflicts backoff.Conflicts
 }
 
 // Reconcile writes the policies of the tenant that the request names, and deletes the ones that are
@@ -54,8 +52,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	err = r.apply(ctx, request.Name, wanted)
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: requeueDelay}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	return ctrl.Result{}, err
 }
 

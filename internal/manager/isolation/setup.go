@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -63,10 +64,10 @@ func (r *Reconciler) start(ctx context.Context, mgr manager.Manager, kind schema
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("isolation").
 		Watches(&corev1.Namespace{}, toTenants(ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(profile, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(policy, toTenants(ofPolicy), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "isolation", tenantnamespace.TenantByName)}).
+		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(tenantnamespace.SpecChanged)).
+		Watches(profile, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(tenantnamespace.SpecChanged)).
+		Watches(policy, toTenants(ofPolicy), builder.WithPredicates(predicate.Or[client.Object](tenantnamespace.SpecChanged, predicate.LabelChangedPredicate{}))).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "isolation", tenantnamespace.TenantByName)}).
 		Complete(r)
 }
 

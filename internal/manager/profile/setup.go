@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,10 +17,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -63,13 +65,14 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("profile").
-		Watches(profile, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profile, &handler.EnqueueRequestForObject{}, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		// This watch includes changes of the status. They wait for the pause, so that the
 		// reconciler's own writes do not trigger the next reconciliation at once.
 		Watches(profile, toProfile).
 		Watches(&corev1.Namespace{}, toProfile).
 		Watches(&v1alpha1.TenantParameters{}, toProfile).
 		WatchesRawSource(source.Channel(failed, toProfile)).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter()}).
 		Complete(r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/failureevents"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
@@ -36,7 +37,7 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Named("ask-"+strings.ToLower(r.Kind.Kind)).
 		For(failureevents.Object(r.Kind), builder.WithPredicates(predicate.NewPredicateFuncs(failed))).
 		Watches(&rbacv1.RoleBinding{}, toObjects, builder.WithPredicates(predicate.NewPredicateFuncs(gives))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "ask-"+strings.ToLower(r.Kind.Kind), tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "ask-"+strings.ToLower(r.Kind.Kind), tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 		Complete(r)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +44,8 @@ type CapsuleReconciler struct {
 	Engine   *Engine
 	Profiles Profiles
 
-	kind kindOfCapsule
+	kind      kindOfCapsule
+	conflicts backoff.Conflicts
 }
 
 // Reconcile creates, updates and deletes the objects of one declaration. It returns an error of
@@ -53,13 +55,15 @@ func (r *CapsuleReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Engine.waits.forget(fieldManager(r.kind.name, request.Namespace, request.Name))
+			r.conflicts.Forget(request)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, o)
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: requeueDelay / 10}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	return result, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,9 +37,9 @@ func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicate-tenant").
-		For(&v1alpha1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Tenant{}, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(labelled)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "replicate-tenant", tenantnamespace.TenantByName)}).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "replicate-tenant", tenantnamespace.TenantByName)}).
 		Complete(tenants)
 }
 
@@ -52,10 +53,10 @@ func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error 
 		})
 		err := ctrl.NewControllerManagedBy(mgr).
 			Named(name).
-			For(kind.empty(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deleted, requested))).
+			For(kind.empty(), builder.WithPredicates(predicate.Or(tenantnamespace.SpecChanged, deleted, requested))).
 			Watches(&corev1.Namespace{}, all, builder.WithPredicates(labelled)).
 			Watches(&v1beta2.Tenant{}, all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-			WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), name, tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
+			WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), name, tenantnamespace.TenantByNamespace(mgr.GetClient()))}).
 			Complete(r)
 		if err != nil {
 			return err

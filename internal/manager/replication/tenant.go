@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
@@ -41,6 +42,8 @@ type TenantReconciler struct {
 	Client   client.Client
 	Engine   *Engine
 	Profiles Profiles
+
+	conflicts backoff.Conflicts
 }
 
 // Reconcile creates, updates and deletes the objects of one Tenant. The deletion of a Tenant
@@ -51,6 +54,7 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Engine.waits.forget(fieldManager("Tenant", "", request.Name))
+			r.conflicts.Forget(request)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -60,8 +64,9 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	result, err := r.reconcile(ctx, tenant)
 	if apierrors.IsConflict(err) {
 		// Another client changed the object first: reconcile with the next version.
-		return ctrl.Result{RequeueAfter: requeueDelay / 10}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	return result, err
 }
 

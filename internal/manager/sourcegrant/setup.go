@@ -5,7 +5,9 @@ import (
 	"maps"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,9 +54,9 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Named("sourcegrant").
 		Watches(&v1alpha1.SourceGrant{}, toOwn).
 		Watches(&corev1.Namespace{}, toGranting, builder.WithPredicates(selectable)).
-		Watches(&v1alpha1.Tenant{}, toGranting, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Tenant{}, toGranting, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		Watches(object(artifactKind), toOwner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent})
 	for _, kind := range sourceKinds {
 		b = b.Watches(object(sourceGroup.WithKind(kind)), toOwn)
 	}

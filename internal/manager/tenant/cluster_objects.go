@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,7 +38,7 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted
 			continue
 		}
 		err := tenantnamespace.Apply(ctx, r.Client, object)
-		if problem := refused(object, err); problem != nil {
+		if problem := cmp.Or(r.unlabelled(ctx, object, err), refused(object, err)); problem != nil {
 			if f.tenant.DeletionTimestamp.IsZero() {
 				f.problem(ReasonFailed, "%v", problem)
 			} else {
@@ -52,6 +53,19 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted
 	}
 	maps.DeleteFunc(have, func(key string, _ client.Object) bool { return kept[key] })
 	return r.removeCluster(ctx, have)
+}
+
+// unlabelled returns an error that tells how to fix an object that exists without the manager's label, or nil. The
+// cache has no such objects.
+func (r *Reconciler) unlabelled(ctx context.Context, object client.Object, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return nil
+	}
+	existing, ok := object.DeepCopyObject().(client.Object)
+	if !ok || r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), existing) != nil {
+		return nil
+	}
+	return tenantnamespace.ExplainUnlabelled(existing, object, err)
 }
 
 // refused returns an error that tells how to fix a cluster-scoped object that the API server refused, or

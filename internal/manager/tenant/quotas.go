@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -103,7 +104,7 @@ func (r *Reconciler) write(ctx context.Context, f *reconcileState, object *corev
 				name = q.Name
 			}
 		}
-		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", name, err)
+		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", name, cmp.Or(r.unlabelled(ctx, object, err), err))
 		return false, nil
 	}
 	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ type Reconciler struct {
 	locations quotaLocations
 	pace      transferPace
 	attempts  attempts
+	conflicts backoff.Conflicts
 }
 
 // Reconcile reconciles one Tenant. It returns an error if it cannot read the cache or
@@ -85,14 +87,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			r.locations.forget(request.Name)
 			r.pace.forget(request.Name)
 			r.attempts.forget(request.Name)
+			r.conflicts.Forget(request)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, tenant)
 	if apierrors.IsConflict(err) {
 		// Another client changed the object first: reconcile with the next version.
-		return ctrl.Result{RequeueAfter: requeueDelay / 5}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	return result, err
 }
 
@@ -239,6 +243,8 @@ func (r *Reconciler) create(ctx context.Context, f *reconcileState) error {
 			return fmt.Errorf("cannot make namespace %s: %w", name, err)
 		case existing.Labels[v1alpha1.LabelTenant] == f.tenant.Name:
 			f.add(existing)
+		case !existing.DeletionTimestamp.IsZero():
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists, is %s and is being deleted%s; the manager creates it again when it is gone", name, whose(existing), remains(existing))
 		default:
 			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: remove the RoleBindings and Secrets with tokens that others made in it and label it %s=%s to assign it to this tenant, or remove it from the list",
 				name, whose(existing), v1alpha1.LabelTenant, f.tenant.Name)
@@ -260,7 +266,7 @@ func (r *Reconciler) reported(_ context.Context, f *reconcileState) error {
 		switch {
 		case !ns.DeletionTimestamp.IsZero():
 			if slices.Contains(f.tenant.Spec.Namespaces.Create, ns.Name) {
-				f.pending = append(f.pending, ns.Name+" (is being deleted)")
+				f.pending = append(f.pending, ns.Name+" (is being deleted"+remains(ns)+")")
 			}
 		case !r.Reports.about(ns.Name, f.tenant):
 			f.pending = append(f.pending, ns.Name)

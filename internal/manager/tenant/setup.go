@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -71,9 +72,9 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&corev1.ResourceQuota{}, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(shares)).
 		Watches(&rbacv1.ClusterRole{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
-		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profile, all, builder.WithPredicates(tenantnamespace.SpecChanged)).
 		WatchesRawSource(source.Channel(reports, handler.Funcs{GenericFunc: gather})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "tenant", tenantnamespace.TenantByName)}).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: tenantnamespace.LogConstructor(mgr.GetLogger(), "tenant", tenantnamespace.TenantByName)}).
 		Build(r)
 	if err != nil {
 		return err

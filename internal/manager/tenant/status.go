@@ -157,9 +157,9 @@ func (f *reconcileState) provisioned() metav1.Condition {
 		}
 	case len(f.pending) > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, ReasonProgressing
-		c.Message = fmt.Sprintf("%d of %d namespaces are in place, not yet %s", len(f.list)-len(f.pending), len(f.list), f.pending[0])
+		c.Message = short(fmt.Sprintf("%d of %d namespaces are in place, not yet %s", len(f.list)-len(f.pending), len(f.list), f.pending[0]))
 		if len(f.list) == 1 {
-			c.Message = "namespace " + f.pending[0] + " is not in place yet"
+			c.Message = short("namespace " + f.pending[0] + " is not in place yet")
 		}
 		if f.failure != "" {
 			c.Message = short(c.Message + "; " + f.failure)
@@ -229,10 +229,17 @@ func (r *Reconciler) retryAfter(conditions []metav1.Condition) time.Duration {
 }
 
 // stands reports whether an earlier condition still holds although not all namespaces have a
-// report: the manager has just started, and the Tenant has not changed.
+// report: the manager has just started, and the Tenant has not changed. A namespace that is being deleted never
+// gets a report.
 func (r *Reconciler) stands(f *reconcileState, before *metav1.Condition) bool {
+	var staying []string
+	for _, ns := range f.list {
+		if ns.DeletionTimestamp.IsZero() {
+			staying = append(staying, ns.Name)
+		}
+	}
 	return before != nil && before.Status != metav1.ConditionUnknown && before.ObservedGeneration == f.tenant.Generation &&
-		slices.Equal(f.names(), f.tenant.Status.Namespaces) && r.Reports.fresh(f.names())
+		slices.Equal(f.names(), f.tenant.Status.Namespaces) && r.Reports.fresh(staying)
 }
 
 func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatus) {
@@ -248,7 +255,7 @@ func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatu
 		return
 	case len(f.exceeded) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, ReasonExceeded
-		c.Message = "the tenant uses more than its quotas allow, so the API server refuses new objects until it uses less: " + strings.Join(f.exceeded, ", ")
+		c.Message = short("the tenant uses more than its quotas allow, so the API server refuses new objects until it uses less: " + strings.Join(f.exceeded, ", "))
 	}
 	apimeta.SetStatusCondition(&status.Conditions, c)
 }

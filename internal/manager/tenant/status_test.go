@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,4 +86,40 @@ func TestRetryAfterRefusal(t *testing.T) {
 	retried("a person has to allow it", time.Minute)
 	refused = false
 	retried("it is made", 0)
+}
+
+// TestLongMessages lets a Tenant exceed so many quotas that the API server would refuse the message of the condition.
+func TestLongMessages(t *testing.T) {
+	t.Parallel()
+	f := &reconcileState{tenant: &v1alpha1.Tenant{}, profile: &v1alpha1.TenancyProfile{}}
+	f.tenant.Spec.Quotas = []v1alpha1.TenantQuota{{Name: "all"}}
+	for i := range 1000 {
+		f.exceeded = append(f.exceeded, fmt.Sprintf("count/%0300d.example.com", i))
+	}
+	status := &v1alpha1.TenantStatus{}
+	(&Reconciler{}).withinQuota(f, status)
+	c := apimeta.FindStatusCondition(status.Conditions, ConditionWithinQuota)
+	if c == nil || len(c.Message) > 2*maxMessage || c.Reason != ReasonExceeded {
+		t.Errorf("want a message that the API server accepts, got %d bytes, %v", len(c.Message), c.Reason)
+	}
+}
+
+// TestStandsWithDeletedNamespace starts a manager after somebody deleted a namespace of a Tenant that was ready: the
+// Tenant is no longer ready, although the namespace never gets a report.
+func TestStandsWithDeletedNamespace(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	f := &reconcileState{tenant: &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev", UID: "1", Generation: 1}}}
+	f.tenant.Status.Namespaces = []string{"dev-a", "dev-b"}
+	f.add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-a"}})
+	f.add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-b", DeletionTimestamp: &now}})
+	before := &metav1.Condition{Type: ConditionProvisioned, Status: metav1.ConditionTrue, ObservedGeneration: 1}
+	r := &Reconciler{Reports: &Reports{}}
+	if !r.stands(f, before) {
+		t.Error("a manager that has just started has no reports, and the condition changes")
+	}
+	r.Reports.Report(f.tenant, "dev-a", nil)
+	if r.stands(f, before) {
+		t.Error("the condition stays while a namespace is being deleted")
+	}
 }

@@ -91,7 +91,7 @@ func (f *reconcileState) synced() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonFailed, strings.Join(f.syncFailed, "; ")
 		c.Message = short(c.Message)
 	case len(f.syncAwaited) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonProgressing, "waiting for "+strings.Join(f.syncAwaited, ", ")
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonProgressing, short("waiting for "+strings.Join(f.syncAwaited, ", "))
 	}
 	return c
 }

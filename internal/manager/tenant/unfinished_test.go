@@ -95,3 +95,33 @@ func TestFailingNamespace(t *testing.T) {
 		t.Errorf("the Tenant was reconciled %d times, want once for the error and once for the report", heard)
 	}
 }
+
+// TestConflicts lets the API server answer with conflicts, as a webhook of another program can: the manager tries again
+// less and less often, and at once after it has recovered.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	tenant := &v1alpha1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Name: "dev", UID: "1", Generation: 1, Finalizers: []string{Finalizer}, Labels: map[string]string{v1alpha1.LabelTenant: "dev"}},
+		Spec:       v1alpha1.TenantSpec{Namespaces: v1alpha1.TenantNamespaces{Create: []string{"dev-new"}}},
+	}
+	conflicts := true
+	kube := interceptor.NewClient(cluster(t, tenant), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*corev1.Namespace); ok && conflicts {
+			return apierrors.NewConflict(corev1.Resource("namespaces"), o.GetName(), errors.New("another client"))
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	r := &Reconciler{Client: kube, APIReader: kube, Now: time.Now, Profiles: oneProfile{}, Rules: enforced{}, Reports: &Reports{}}
+	var delays []time.Duration
+	for attempt := range 3 {
+		conflicts = attempt < 2
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delays = append(delays, result.RequeueAfter)
+	}
+	if delays[0] <= 0 || delays[1] <= delays[0] || delays[2] != 0 {
+		t.Errorf("want delays that grow and end, got %s", delays)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,7 +93,7 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		wanted = r.onlyRemovals(wanted, have)
 		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
-	result, problem, err = r.applyAll(ctx, ns, wanted, have)
+	result, problem, err = r.applyAll(ctx, ns, tenant, wanted, have)
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
@@ -169,8 +171,8 @@ func (r *Reconciler) onlyRemovals(wanted []client.Object, have *contents) []clie
 }
 
 // applyAll writes missing and different objects. It goes on after an object that it may not
-// write, and returns the first such problem.
-func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted []client.Object, have *contents) (result ctrl.Result, problem, err error) {
+// write, and returns the first such problem. The Tenant may be nil.
+func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, wanted []client.Object, have *contents) (result ctrl.Result, problem, err error) {
 	refused := false
 	for _, object := range wanted {
 		existing := have.find(object)
@@ -206,7 +208,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		}
 		refused = refused || kind != "RoleBinding"
 		if problem == nil {
-			problem = explain(object, err)
+			problem = cmp.Or(ExplainUnlabelled(existing, object, err), explain(tenant, object, err))
 		}
 	}
 	if !refused && result.RequeueAfter == 0 {
@@ -247,13 +249,17 @@ func (r *Reconciler) refusalDelay(ns *corev1.Namespace) time.Duration {
 }
 
 // explain returns an error that tells how to fix a refused object.
-func explain(object client.Object, err error) error {
+func explain(tenant *v1alpha1.Tenant, object client.Object, err error) error {
 	if b, ok := object.(*rbacv1.RoleBinding); ok {
 		if problem := ExplainBinding(b.RoleRef.Name, err); problem != nil {
 			return problem
 		}
 	}
-	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
+	field := ""
+	if path := tenancy.FieldOf(tenant, object); path != "" {
+		field = " of " + path
+	}
+	return fmt.Errorf("cannot apply %s %s/%s%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), field, err)
 }
 
 // ExplainBinding returns an error that tells how to fix a binding to a role that the API server refused because
@@ -266,6 +272,18 @@ func ExplainBinding(role string, err error) error {
 		return fmt.Errorf("the manager may not bind the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", role, LabelBindable)
 	}
 	return nil
+}
+
+// ExplainUnlabelled returns an error that tells how to fix an object that the API server refused because it exists
+// without the manager's label, for example after `kubectl replace`: the rule about the manager's own requests protects
+// objects of others. It returns nil for other errors. existing is nil if the object does not exist.
+func ExplainUnlabelled(existing, object client.Object, err error) error {
+	if existing == nil || !apierrors.IsForbidden(err) || existing.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+		return nil
+	}
+	name := client.ObjectKeyFromObject(object).String()
+	return fmt.Errorf("%s %s exists without the label %s=%s, so the manager may not change it: delete it, or give it the label",
+		object.GetObjectKind().GroupVersionKind().Kind, strings.TrimPrefix(name, "/"), tenancy.LabelManaged, tenancy.ManagedValue)
 }
 
 // noRole reports whether the API server refused a binding because its role does not exist. The API server
@@ -411,8 +429,10 @@ func replaceSpec(ctx context.Context, c client.Client, had, wanted *v1alpha1.Ten
 	return c.Patch(ctx, had.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
 }
 
-// Apply writes an object of the manager's by server-side apply. It returns an error if the
-// object cannot be encoded, or the API server's error.
+// Apply writes an object of the manager's by server-side apply. An apply leaves the fields of other field managers, such
+// as a label that somebody added to a selector with `kubectl edit`. So Apply then writes the fields that still differ as
+// a whole. It returns an error if the object cannot be encoded, a conflict if another client changed the object
+// meanwhile, or the API server's error.
 func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -422,7 +442,67 @@ func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	// The manager does not set these fields.
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	delete(u.Object, "status")
-	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
+	applied := u.DeepCopy()
+	// Apply writes the answer of the API server into applied.
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return err
+	}
+	return removeForeign(ctx, c, applied, u, object)
+}
+
+// removeForeign writes the fields of spec in which an applied object differs from the wanted one.
+func removeForeign(ctx context.Context, c client.Client, applied, want *unstructured.Unstructured, object client.Object) error {
+	existing := client.Object(applied)
+	if _, untyped := object.(*unstructured.Unstructured); !untyped {
+		existing, _ = reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, existing); err != nil {
+			return err
+		}
+	}
+	operations := differences(applied, want)
+	if len(operations) == 0 || tenancy.UpToDate(existing, object) {
+		return nil
+	}
+	// The API server answers with a conflict if the object has another version.
+	operations = append(operations, operation{Op: "replace", Path: "/metadata/resourceVersion", Value: applied.GetResourceVersion()})
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, applied, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
+}
+
+// operation is an operation of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// differences returns the operations that replace the fields of spec that the manager writes and that differ.
+func differences(have, want *unstructured.Unstructured) []operation {
+	is, ok := have.Object["spec"].(map[string]any)
+	should, wanted := want.Object["spec"].(map[string]any)
+	if !ok || !wanted {
+		return nil
+	}
+	fields, some := tenancy.WrittenFields(want.GetKind())
+	if !some {
+		return []operation{{Op: "replace", Path: "/spec", Value: should}}
+	}
+	var operations []operation
+	for _, field := range fields {
+		value, set := should[field]
+		if equality.Semantic.DeepEqual(is[field], value) {
+			continue
+		}
+		o := operation{Op: "add", Path: "/spec/" + field, Value: value}
+		if !set {
+			o = operation{Op: "remove", Path: o.Path}
+		}
+		operations = append(operations, o)
+	}
+	return operations
 }
 
 // prune deletes the objects that are not kept. It does not delete an object that another

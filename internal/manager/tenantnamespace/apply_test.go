@@ -55,7 +55,7 @@ func TestStaleAccount(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "dev-apps", Name: "dev", Labels: map[string]string{tenancy.LabelManaged: tenancy.ManagedValue}},
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-apps"}}
-	_, _, err := (&Reconciler{Client: live}).applyAll(t.Context(), ns, []client.Object{ours}, &contents{})
+	_, _, err := (&Reconciler{Client: live}).applyAll(t.Context(), ns, nil, []client.Object{ours}, &contents{})
 	if !apierrors.IsAlreadyExists(err) {
 		t.Errorf("it is not looked at again: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -100,6 +101,7 @@ type Reconciler struct {
 	uncountedSince times
 	refused        times
 	selectors      selectors
+	conflicts      backoff.Conflicts
 }
 
 // Reconcile reconciles one namespace. Without a valid profile it creates and deletes
@@ -110,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, ns); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forgetNamespace(request.Name)
+			r.conflicts.Forget(request)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("cannot read namespace %s: %w", request.Name, err)
@@ -117,8 +120,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	result, problem, err := r.reconcile(ctx, ns)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
 		// Another client changed the object first: reconcile with the next version.
-		return ctrl.Result{RequeueAfter: propagationDelay / 10}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.After(request)}, nil
 	}
+	r.conflicts.Forget(request)
 	if err != nil {
 		problem = err
 	}
@@ -172,6 +176,8 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		return ctrl.Result{}, nil, err
 	}
 	if !ns.DeletionTimestamp.IsZero() {
+		// The report must not be taken for one about a later namespace of the same name.
+		r.Reports.Forget(ns.Name)
 		result, err = r.release(ctx, ns, have)
 		return result, nil, err
 	}

@@ -49,6 +49,9 @@ func TestReleaseBeforeContent(t *testing.T) {
 			t.Errorf("the parameters are let go after %s, and the label is there: %t", w.now.Sub(began), labelled)
 		}
 	}
+	if w.reported != nil {
+		t.Error("a later namespace of the same name is taken for one that is up to date")
+	}
 	if diff := cmp.Diff([]string(nil), parameters().Finalizers); diff != "" || !parameters().DeletionTimestamp.IsZero() {
 		t.Errorf("the parameters hold up the namespace (-want +got):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/backoff"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -70,11 +71,11 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&networkingv1.NetworkPolicy{}, toNamespace, builder.WithPredicates(metadataChanged)).
 		Watches(&v1alpha1.TenantParameters{}, toNamespace).
 		Watches(&v1alpha1.Tenant{}, toTenants, builder.WithPredicates(tenantChanged)).
-		Watches(&v1alpha1.Tenant{}, toOwners, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Tenant{}, toOwners, builder.WithPredicates(SpecChanged)).
+		Watches(profileObject(), toAll, builder.WithPredicates(SpecChanged)).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		WatchesRawSource(source.Channel(r.ClassesChanged, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, LogConstructor: LogConstructor(mgr.GetLogger(), "tenantnamespace", TenantByNamespace(mgr.GetClient()))}).
+		WithOptions(controller.Options{RateLimiter: backoff.RateLimiter(), MaxConcurrentReconciles: concurrent, LogConstructor: LogConstructor(mgr.GetLogger(), "tenantnamespace", TenantByNamespace(mgr.GetClient()))}).
 		Build(r)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		}
 	}
 	for _, kind := range syncKinds {
-		if err := crdgate.Watch(mgr, c, ofKind(kind), toNamespace, predicate.GenerationChangedPredicate{}, managed); err != nil {
+		if err := crdgate.Watch(mgr, c, ofKind(kind), toNamespace, SpecChanged, managed); err != nil {
 			return err
 		}
 	}
@@ -147,11 +148,18 @@ var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
 })
 
+// SpecChanged is a predicate for updates that change the spec of an object. After a lost watch, the cache reports the
+// deletion of an object and the creation of another one with its name as one update. The generations of both may be equal,
+// so SpecChanged also compares the UIDs.
+var SpecChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+}}
+
 // tenantChanged is a predicate that drops most changes of a Tenant's status.
 var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)
-	return ok1 && ok2 && (before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+	return ok1 && ok2 && (SpecChanged.Update(e) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		(len(before.Status.Objects) > 0) != (len(after.Status.Objects) > 0) || tenancy.CapsuleNames(before) != tenancy.CapsuleNames(after) ||
 		len(after.Spec.Sync) > 0 && !slices.Equal(before.Status.Namespaces, after.Status.Namespaces))
 }}
@@ -180,7 +188,7 @@ func interesting(o client.Object) bool {
 }
 
 // concerned is a predicate for namespaces that belong to a tenant, or did before the event,
-// if their labels changed or they are being deleted.
+// if their labels changed, they are being deleted, or the API server no longer knows which labels are the manager's.
 func concerned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return interesting(e.Object) },
@@ -191,6 +199,7 @@ func concerned() predicate.Predicate {
 			}
 			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+				len(e.ObjectOld.GetManagedFields()) > len(e.ObjectNew.GetManagedFields()) || // the cache has the manager's only
 				e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
 	}

@@ -60,7 +60,7 @@ func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 }
 func (w *world) Served(context.Context) ([]string, error) { return nil, nil }
 func (w *world) Set(string, error)                        {}
-func (w *world) Forget(string)                            {}
+func (w *world) Forget(string)                            { w.reported = nil }
 func (w *world) Retry(*v1alpha1.Tenant, string, error)    {}
 func (w *world) Report(tenant *v1alpha1.Tenant, _ string, problem error) {
 	w.problem, w.reported = problem, tenant
