@@ -51,6 +51,7 @@ func Rows() []Row {
 		singleControl(role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), "A5-api", "W1-api"),
 		singleControl(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "S4-api"),
 		singleControl(role("create endpointslices", within, allow([]string{"create", "get", "patch", "delete"}, "discovery.k8s.io", "endpointslices")), "W9-api", "W9-git"),
+		singleControl(role("create events", within, allow([]string{"create"}, "", "events")), "N7-api"),
 		singleControl(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "S3-api"),
 		singleControl(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I16-api", "I18-api", "I20-api", "I21-api-labels"),
 		singleControl(changeBindings(), "I17-api"),
