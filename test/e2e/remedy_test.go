@@ -69,7 +69,7 @@ func TestPatches(t *testing.T) {
 		"no lockdown": {
 			reason:       "a fleet without any lockdown",
 			change:       unlock,
-			through:      []string{"A2-api", "A5-api", "I1-api", "I1-api-HelmRelease", "I4-api-RoleBinding", "I6-api", "I8-api", "I13-api", "I18-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api", "S7-git", "S9-api", "W1-api", "W3-api", "W3-git", "W8-api", "W9-api", "W9-git", "W11-api", "W11-git"},
+			through:      []string{"A2-api", "A5-api", "I1-api", "I1-api-HelmRelease", "I4-api-RoleBinding", "I6-api", "I8-api", "I13-api", "I18-api", "N1-api", "N2-api", "N7-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api", "S7-git", "S9-api", "W1-api", "W3-api", "W3-git", "W8-api", "W9-api", "W9-git", "W11-api", "W11-git"},
 			stays:        []string{"I13-api", "S9-api"},
 			clusterAdmin: true,
 		},
