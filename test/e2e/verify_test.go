@@ -294,3 +294,51 @@ func (tc exampleCase) attack(t *testing.T) (run, catalog.Report) {
 	}
 	return r, report
 }
+
+// TestAblation attacks the unchanged example fleet. Then it removes controls of the fleet, each
+// by itself, and checks that exactly the attacks that the control should stop get through. With
+// all controls restored, all attacks are stopped again.
+func TestAblation(t *testing.T) {
+	t.Parallel()
+	r, report := exampleCase{
+		reason:  "with the official lockdown and the example's policies and role",
+		change:  func(*testing.T, example) {},
+		through: plain,
+	}.attack(t)
+	expectSample(t, report)
+	// The API server counts refusals by a policy, also after the deletion of the policy.
+	const marker = "tenure-canary-policies"
+	if !strings.Contains(r.kubectl("", "get", "--raw", "/metrics"), `policy="`+marker+`"`) {
+		t.Error("the attacks did not wait until the policies were in force")
+	}
+	if left := r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, marker) {
+		t.Errorf("the policy of the wait is left:\n%s", left)
+	}
+	repeat(r, report)
+	t.Run("Rows", func(t *testing.T) { ablateExample(r.with(t)) })
+}
+
+func ablateExample(r run) {
+	r.t.Helper()
+	opts := attackOptions(r)
+	opts.Tenant = "dev-team"
+	tried := sampled(ablation.Rows())
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: tried, Every: *others, Progress: func(m ablation.Measured) {
+		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	}})
+	if err != nil {
+		r.t.Error(err)
+	}
+	if got, want := len(all), len(tried)+1; got != want {
+		r.t.Errorf("%d rows were tried, want %d", got, want)
+	}
+	for _, m := range all {
+		if diff := cmp.Diff(m.Row.Through(), m.Through); diff != "" {
+			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+		}
+		for _, fault := range m.Faults {
+			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
+		}
+	}
+	r.t.Log("\n" + ablation.Matrix(all))
+}
