@@ -53,8 +53,9 @@ run() {
 		{ grep --line-buffered -vE '^(PASS .*\(0\.[0-9]+s\)|EMPTY .*)$' || true; } || touch "$results/failed"
 }
 
-# root tests the root module. Three commands run at a time, because a test with a cluster leaves the
-# processors idle for a part of its time, and a command waits at its end for its last test.
+# root tests the root module: first the packages with the race detector, whose tests watch the time, and
+# then test/e2e beside all others. A test with a cluster leaves the processors idle for a part of its time,
+# and a command waits at its end for its last test.
 root() {
 	local all detected e2e rest
 	all=$("$go" list ./...) && e2e=$("$go" list ./test/e2e) || return 1
@@ -64,13 +65,14 @@ root() {
 	fi
 	rest=$(grep -vxF "$detected"$'\n'"$e2e" <<<"$all")
 
-	echo "go test $e2e, of packages with the race detector, and of other packages"
-	run e2e -parallel "$parallel" ${skip:+-skip "$skip"} "$e2e" &
 	if [ -n "$detected" ]; then
+		echo "go test ${race[*]} ${raced[*]}"
 		# Go's race detector needs cgo.
-		CGO_ENABLED=$((${#race[@]} > 0)) run raced "${race[@]}" ${UNRACED:+-skip "$UNRACED"} $detected &
+		CGO_ENABLED=$((${#race[@]} > 0)) run raced "${race[@]}" ${UNRACED:+-skip "$UNRACED"} $detected
 		[ -z "${UNRACED:-}" ] || run unraced -run "$UNRACED" ./internal/proxy
 	fi
+	echo "go test $e2e, and of other packages"
+	run e2e -parallel "$parallel" ${skip:+-skip "$skip"} "$e2e" &
 	[ -z "$rest" ] || run rest -p 2 -parallel 2 $rest
 	wait
 }
