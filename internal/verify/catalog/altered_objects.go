@@ -22,6 +22,8 @@ import (
 type alteredError struct {
 	// paths are the changed fields, sorted.
 	paths []string
+	// sent is the object that the tenant sent.
+	sent *unstructured.Unstructured
 }
 
 func (a *alteredError) Error() string {
@@ -33,10 +35,15 @@ func (a *alteredError) control() string {
 	return "policy that changes " + strings.Join(a.paths, " and ")
 }
 
+// acceptedKey is the key of a context with a list of the objects that the API server accepted: see [aboutAttack].
+type acceptedKey struct{}
+
 // aboutAttack returns the error of a request for an object of an attack. If the API server accepts it with other values,
-// only the fields count that it leaves alone in the tenant's own object: a policy that changes every object is not about
-// the attack. own sends the request for that object; without it, the attack's object counts as accepted.
-func aboutAttack(err error, own func() error) error {
+// only those fields count in which the object differs from the tenant's own object, and which the API server leaves alone
+// there. A policy that changes every object is not about the attack, and one that adds a label to the object of an attack
+// leaves what the attack needs. own sends the request for the tenant's own object; without it, the attack's object counts
+// as accepted.
+func aboutAttack(ctx context.Context, err error, own func(context.Context) error) error {
 	var altered, also *alteredError
 	if !errors.As(err, &altered) {
 		return err
@@ -44,14 +51,27 @@ func aboutAttack(err error, own func() error) error {
 	if own == nil {
 		return nil
 	}
-	paths := slices.Clone(altered.paths)
-	if errors.As(own(), &also) {
-		paths = slices.DeleteFunc(paths, func(p string) bool { return slices.Contains(also.paths, p) })
+	var accepted []*unstructured.Unstructured
+	refusal := own(context.WithValue(ctx, acceptedKey{}, &accepted))
+	if refusal != nil && len(accepted) == 0 {
+		return err
 	}
+	errors.As(refusal, &also)
+	paths := slices.DeleteFunc(slices.Clone(altered.paths), func(path string) bool {
+		return also != nil && slices.Contains(also.paths, path) || len(accepted) == 0 || !differIn(path, altered.sent, accepted[0])
+	})
 	if len(paths) == 0 {
 		return nil
 	}
-	return &alteredError{paths}
+	return &alteredError{paths, altered.sent}
+}
+
+// differIn reports whether two objects differ in a field, in a part of it or in the field that contains it.
+func differIn(path string, object, other *unstructured.Unstructured) bool {
+	changed, removed := differences(object, other)
+	return slices.ContainsFunc(append(changed, removed...), func(p string) bool {
+		return p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(path, p+".")
+	})
 }
 
 // mutates reports whether a policy or a webhook of the fleet may change objects. Tenure's own do not change what attacks
@@ -84,6 +104,9 @@ func (e *Scenario) altered(ctx context.Context, sent, got *unstructured.Unstruct
 	if !e.mutates {
 		return nil
 	}
+	if accepted, ok := ctx.Value(acceptedKey{}).(*[]*unstructured.Unstructured); ok {
+		*accepted = append(*accepted, sent)
+	}
 	changed, removed := differences(sent, got)
 	if len(removed) > 0 {
 		strict := fmt.Sprint(e.As.Create(ctx, sent.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)))
@@ -94,7 +117,7 @@ func (e *Scenario) altered(ctx context.Context, sent, got *unstructured.Unstruct
 		return nil
 	}
 	slices.Sort(paths)
-	return &alteredError{slices.Compact(paths)}
+	return &alteredError{slices.Compact(paths), sent}
 }
 
 // differences returns the fields of an object that have other values in the answer of the API server, and the fields that

@@ -165,19 +165,39 @@ func TestDifferences(t *testing.T) {
 
 func TestAboutAttack(t *testing.T) {
 	t.Parallel()
-	altered, other := &alteredError{[]string{"a", "b"}}, errors.New("refused")
+	of := func(spec map[string]any) *unstructured.Unstructured {
+		u := object("v1", "Thing", "team", "x", map[string]any{"spec": spec})
+		u.SetLabels(map[string]string{"example.com/team": "dev"})
+		return u
+	}
+	attack := of(map[string]any{"a": map[string]any{"in": "1"}, "b": "1", "same": "1"})
+	sent := of(map[string]any{"b": "2", "same": "1"})
+	altered := &alteredError{[]string{"spec.a.in", "spec.b"}, attack}
+	other := errors.New("refused")
 	for _, tc := range []struct {
 		reason   string
 		err, own error
+		accepted bool
 		want     string
 	}{
-		{"another error remains", other, nil, "refused"},
-		{"the own object is accepted", altered, nil, altered.Error()},
-		{"the own object is changed in one of the fields", altered, &alteredError{[]string{"a"}}, (&alteredError{[]string{"b"}}).Error()},
-		{"the own object is changed in the same fields", altered, altered, ""},
+		{"another error remains", other, nil, true, "refused"},
+		{"the own object is accepted", altered, nil, true, altered.Error()},
+		{"the own object is refused", altered, other, false, altered.Error()},
+		{"the own object is changed in one of the fields", altered, &alteredError{[]string{"spec.b"}, sent}, true, (&alteredError{[]string{"spec.a.in"}, nil}).Error()},
+		{"the own object is changed in the same fields", altered, altered, true, ""},
+		{"a field that both objects have", &alteredError{[]string{"spec.same"}, attack}, nil, true, ""},
+		{"a label of both objects beside a field", &alteredError{[]string{"metadata.labels.example.com/team", "spec.b"}, attack}, nil, true, (&alteredError{[]string{"spec.b"}, nil}).Error()},
+		{"the whole of a field", &alteredError{[]string{"spec.a"}, attack}, nil, true, (&alteredError{[]string{"spec.a"}, nil}).Error()},
+		{"an own request that is none for an object", altered, nil, false, ""},
 	} {
 		got := ""
-		if err := aboutAttack(tc.err, func() error { return tc.own }); err != nil {
+		if err := aboutAttack(t.Context(), tc.err, func(ctx context.Context) error {
+			if tc.accepted {
+				list := ctx.Value(acceptedKey{}).(*[]*unstructured.Unstructured)
+				*list = append(*list, sent)
+			}
+			return tc.own
+		}); err != nil {
 			got = err.Error()
 		}
 		if got != tc.want {

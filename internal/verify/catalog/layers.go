@@ -33,7 +33,7 @@ func flagLayer(f Flag) Layer {
 func admissionLayer(name string, make func(*Scenario) *unstructured.Unstructured) Layer {
 	return Layer{Name: name, Holds: func(ctx context.Context, e *Scenario) (bool, error) {
 		u := make(e)
-		f := judge(aboutAttack(creating(make)(ctx, e), func() error {
+		f := judge(aboutAttack(ctx, creating(make)(ctx, e), func(ctx context.Context) error {
 			if own := e.ordinary(ctx, u.GetKind()); own != nil {
 				return e.tryIntact(ctx, own)
 			}

@@ -21,7 +21,7 @@ const ControllerSimulated = "controller simulated: "
 // is stopped if the API server refuses the object, and not proven if the API server accepts it.
 func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
-		f := judge(aboutAttack(e.tryWrite(ctx, aimed(e), nil), func() error { return e.tryIntact(ctx, own(e)) }), "")
+		f := judge(aboutAttack(ctx, e.tryWrite(ctx, aimed(e), nil), func(ctx context.Context) error { return e.tryIntact(ctx, own(e)) }), "")
 		switch f.Outcome {
 		case GotThrough:
 			processes, err := findProcesses(ctx, e.Admin)

@@ -141,7 +141,9 @@ func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
 // the local cluster does not execute kubeconfigs on this machine.
 func (e *Scenario) insecureKubeconfig(ctx context.Context, key, kind string, what insecureFlag) Finding {
 	u := e.kustomization(key, folder(key)+"/aimed", func(spec map[string]any) { withKubeConfig(spec, name(key)) })
-	err := aboutAttack(e.tryWrite(ctx, u, nil), func() error { return e.tryIntact(ctx, e.kustomization(key, folder(key)+"/own", nil)) })
+	err := aboutAttack(ctx, e.tryWrite(ctx, u, nil), func(ctx context.Context) error {
+		return e.tryIntact(ctx, e.kustomization(key, folder(key)+"/own", nil))
+	})
 	if errors.Is(err, errByChange) {
 		err = nil
 	}

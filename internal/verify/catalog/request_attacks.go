@@ -34,11 +34,11 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 		var works bool
 		for _, r := range all {
 			err := r.aimed(ctx, e)
-			var own func() error
+			var own func(context.Context) error
 			if r.own != nil {
-				own = func() error { return r.own(ctx, e) }
+				own = func(ctx context.Context) error { return r.own(ctx, e) }
 			}
-			err = aboutAttack(err, own)
+			err = aboutAttack(ctx, err, own)
 			f := judge(err, "it could "+r.what)
 			if f.Outcome != Stopped {
 				return f

@@ -51,7 +51,7 @@ func unreadable(ctx context.Context, e *Scenario) Finding {
 			source("OCIRepository", map[string]any{"interval": value, "url": "oci://images.example.com/a6"}),
 			source("Bucket", map[string]any{"interval": value, "bucketName": "a6", "endpoint": "buckets.example.com"}),
 		} {
-			err := aboutAttack(e.tryIntact(ctx, u), func() error { return e.tryIntact(ctx, readable(u, value)) })
+			err := aboutAttack(ctx, e.tryIntact(ctx, u), func(ctx context.Context) error { return e.tryIntact(ctx, readable(u, value)) })
 			f := judgeSchema(err, "it could write the duration "+value+" into a "+u.GetKind())
 			if f.Outcome != Stopped {
 				return f

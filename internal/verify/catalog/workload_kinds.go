@@ -89,11 +89,11 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 			continue
 		}
 		plain := hardenedPod("plain", nil)(e)
-		err := aboutAttack(e.tryIntact(ctx, w.of(pod)), func() error { return e.tryIntact(ctx, w.of(plain)) })
+		err := aboutAttack(ctx, e.tryIntact(ctx, w.of(pod)), func(ctx context.Context) error { return e.tryIntact(ctx, w.of(plain)) })
 		refused := judge(err, "")
 		switch {
 		case err == nil:
-			err = aboutAttack(e.createsIntact(ctx, w.controller, pod), func() error { return e.createsIntact(ctx, w.controller, plain) })
+			err = aboutAttack(ctx, e.createsIntact(ctx, w.controller, pod), func(ctx context.Context) error { return e.createsIntact(ctx, w.controller, plain) })
 			refused = judge(err, fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", what, w.kind))
 		case refused.Control == rbac || refused.Control == notInstalled:
 			denied[w.kind] = true
