@@ -86,7 +86,7 @@ func BenchmarkDispatch(b *testing.B) {
 }
 
 // BenchmarkCompile measures the compilation of all policies of config/admission, which an API server
-// repeats whenever somebody writes a policy, also in a dry run of Flux.
+// repeats for each write of a policy and for each dry run of Flux.
 func BenchmarkCompile(b *testing.B) {
 	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, object := range readPolicies(b) {

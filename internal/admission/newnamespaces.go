@@ -83,8 +83,8 @@ func marksPlatform(labels string) string {
 		labels, strings.Join([]string{groupKustomize, groupHelm, groupResourceSet}, "', '"), managersNamespace, tenancy.LabelManaged, tenancy.ManagedValue)
 }
 
-// marksBySync returns CEL that is true if an account of the manager's namespace sends the request, and if the
-// object is not one of the manager's. The account may be that of a sync, of which Flux sets the labels.
+// marksBySync returns CEL that is true if an account of the manager's namespace sends the request, and the object
+// does not have the manager's label. A sync may apply as this account, and Flux then sets the labels of the sync.
 func marksBySync(object string) string {
 	return "request.userInfo.username.startsWith('system:serviceaccount:' + " + managersNamespace + " + ':') && !('" + tenancy.LabelManaged + "' in " + object + ".metadata.labels)"
 }

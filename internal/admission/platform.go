@@ -236,7 +236,8 @@ var takesPlace = func() string {
 // A controller copies these labels to the objects that it makes, and the rules do not limit the controller:
 // the tenant would have objects that count as the platform's, such as the Jobs of a CronJob in the
 // parameters. The field chart.metadata of a HelmRelease is the template of a HelmChart, and the
-// commonMetadata of an ArtifactGenerator that of its ExternalArtifacts; a Canary has those of its Services.
+// commonMetadata of an ArtifactGenerator that of its ExternalArtifacts. A Canary has three templates for
+// its Services.
 func forgesTemplate(platforms func(labels string) string) string {
 	labels := func(l string) string {
 		return fmt.Sprintf("(%[1]s.hasValue() && [%[1]s.value()].exists(l, %[2]s))", l, platforms("l"))

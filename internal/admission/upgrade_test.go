@@ -261,19 +261,10 @@ func TestFurtherVersion(t *testing.T) {
 	defer func() { stop(); running.Wait() }()
 	running.Go(func() { repeat(ctx, []*repeated{attack, plain, honest}) })
 
-	// define changes the versions of the kinds.
 	define := func(change func(versions []any) []any) {
 		t.Helper()
 		for _, kind := range []string{"tenancyprofiles", "tenantparameters"} {
-			crd := parse(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "+kind+".tenure.dev}}")
-			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
-				t.Fatal(err)
-			}
-			spec := crd.Object["spec"].(map[string]any)
-			spec["versions"] = change(spec["versions"].([]any))
-			if err := admin.Update(t.Context(), crd); err != nil {
-				t.Fatal(err)
-			}
+			changeVersions(t, admin, kind+".tenure.dev", change)
 		}
 	}
 	store := func(version any, is bool) { version.(map[string]any)["storage"] = is }
@@ -351,4 +342,18 @@ func TestFurtherVersion(t *testing.T) {
 		err := attack.send(t.Context())
 		return err != nil && strings.Contains(err.Error(), "tenure-sources"), fmt.Sprint(err)
 	})
+}
+
+// changeVersions changes the versions of a kind.
+func changeVersions(t *testing.T, admin client.Client, definition string, change func(versions []any) []any) {
+	t.Helper()
+	crd := parse(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "+definition+"}}")
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+		t.Fatal(err)
+	}
+	spec := crd.Object["spec"].(map[string]any)
+	spec["versions"] = change(spec["versions"].([]any))
+	if err := admin.Update(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -104,15 +104,7 @@ func TestOlderVersion(t *testing.T) {
 	manager := newClient(t, restConfig, rest.ImpersonationConfig{UserName: admission.ManagerUser, Groups: []string{"system:masters"}})
 	define := func(change func(versions []any) []any) {
 		t.Helper()
-		crd := parse(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: kustomizations.kustomize.toolkit.fluxcd.io}}")
-		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
-			t.Fatal(err)
-		}
-		spec := crd.Object["spec"].(map[string]any)
-		spec["versions"] = change(spec["versions"].([]any))
-		if err := admin.Update(t.Context(), crd); err != nil {
-			t.Fatal(err)
-		}
+		changeVersions(t, admin, "kustomizations.kustomize.toolkit.fluxcd.io", change)
 	}
 	define(func(versions []any) []any {
 		older := runtime.DeepCopyJSONValue(versions[0]).(map[string]any)

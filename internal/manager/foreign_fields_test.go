@@ -92,7 +92,7 @@ func TestEmptiedManagedFields(t *testing.T) {
 }
 
 // TestLabelTakenOff replaces objects of the manager with ones without its label, as `kubectl replace` with an old manifest
-// does: the rule keeps the manager from changing objects of others, and the Tenant says what to do.
+// does. A rule forbids the manager to change objects of others, so the condition of the Tenant gives advice.
 func TestLabelTakenOff(t *testing.T) {
 	t.Parallel()
 	admin, _ := cluster(t)

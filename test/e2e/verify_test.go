@@ -315,30 +315,5 @@ func TestAblation(t *testing.T) {
 		t.Errorf("the policy of the wait is left:\n%s", left)
 	}
 	repeat(r, report)
-	t.Run("Rows", func(t *testing.T) { ablateExample(r.with(t)) })
-}
-
-func ablateExample(r run) {
-	r.t.Helper()
-	opts := attackOptions(r)
-	opts.Tenant = "dev-team"
-	tried := sampled(ablation.Rows())
-	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: tried, Every: *others, Progress: func(m ablation.Measured) {
-		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
-	}})
-	if err != nil {
-		r.t.Error(err)
-	}
-	if got, want := len(all), len(tried)+1; got != want {
-		r.t.Errorf("%d rows were tried, want %d", got, want)
-	}
-	for _, m := range all {
-		if diff := cmp.Diff(m.Row.Through(), m.Through); diff != "" {
-			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
-		}
-		for _, fault := range m.Faults {
-			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
-		}
-	}
-	r.t.Log("\n" + ablation.Matrix(all))
+	t.Run("Rows", func(t *testing.T) { ablate(r.with(t), ablation.Rows(), ablation.Excluded()) })
 }

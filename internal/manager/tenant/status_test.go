@@ -104,8 +104,8 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// TestStandsWithDeletedNamespace starts a manager after somebody deleted a namespace of a Tenant that was ready: the
-// Tenant is no longer ready, although the namespace never gets a report.
+// TestStandsWithDeletedNamespace deletes a namespace of a ready Tenant while no manager runs. The next manager sets
+// the Tenant to not ready, although the namespace never gets a report.
 func TestStandsWithDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()

@@ -429,9 +429,8 @@ func replaceSpec(ctx context.Context, c client.Client, had, wanted *v1alpha1.Ten
 	return c.Patch(ctx, had.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
 }
 
-// Apply writes an object of the manager's by server-side apply. An apply leaves the fields of other field managers, such
-// as a label that somebody added to a selector with `kubectl edit`. So Apply then writes the fields that still differ as
-// a whole. It returns an error if the object cannot be encoded, a conflict if another client changed the object
+// Apply writes an object of the manager's by server-side apply. An apply keeps the fields of other field managers, such
+// as a label that `kubectl edit` added to a selector. So Apply then replaces the fields that still differ. It returns an error if the object cannot be encoded, a conflict if another client changed the object
 // meanwhile, or the API server's error.
 func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

@@ -70,32 +70,26 @@ func (e *Scenario) limitingPolicies(ctx context.Context) ([]selection, error) {
 		}
 	}
 	var all []selection
-	of := map[string]*metav1.LabelSelector{}
+	add := func(what string, matches ...*admissionv1.MatchResources) {
+		for _, m := range matches {
+			if m != nil {
+				all = append(all, selection{what, m.NamespaceSelector})
+			}
+		}
+	}
+	validating, changing := map[string]*admissionv1.MatchResources{}, map[string]*admissionv1.MatchResources{}
 	for _, p := range policies.Items {
-		if p.Spec.MatchConstraints != nil {
-			of[p.Name] = p.Spec.MatchConstraints.NamespaceSelector
-		}
+		validating[p.Name] = p.Spec.MatchConstraints
 	}
-	// A policy without a binding refuses nothing.
-	for _, b := range bindings.Items {
-		what := "ValidatingAdmissionPolicy " + b.Spec.PolicyName
-		all = append(all, selection{what, of[b.Spec.PolicyName]})
-		if b.Spec.MatchResources != nil {
-			all = append(all, selection{what, b.Spec.MatchResources.NamespaceSelector})
-		}
-	}
-	clear(of)
 	for _, p := range mutations.Items {
-		if p.Spec.MatchConstraints != nil {
-			of[p.Name] = p.Spec.MatchConstraints.NamespaceSelector
-		}
+		changing[p.Name] = p.Spec.MatchConstraints
+	}
+	// A policy without a binding refuses and changes nothing.
+	for _, b := range bindings.Items {
+		add("ValidatingAdmissionPolicy "+b.Spec.PolicyName, validating[b.Spec.PolicyName], b.Spec.MatchResources)
 	}
 	for _, b := range mutationBindings.Items {
-		what := "MutatingAdmissionPolicy " + b.Spec.PolicyName
-		all = append(all, selection{what, of[b.Spec.PolicyName]})
-		if b.Spec.MatchResources != nil {
-			all = append(all, selection{what, b.Spec.MatchResources.NamespaceSelector})
-		}
+		add("MutatingAdmissionPolicy "+b.Spec.PolicyName, changing[b.Spec.PolicyName], b.Spec.MatchResources)
 	}
 	for _, configuration := range webhooks.Items {
 		for _, w := range configuration.Webhooks {

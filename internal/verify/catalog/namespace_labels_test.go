@@ -43,16 +43,18 @@ func TestLeaves(t *testing.T) {
 		}
 		return *parsed
 	}
+	matching := func(selector string) *admissionv1.MatchResources {
+		if selector == "" {
+			return nil
+		}
+		return &admissionv1.MatchResources{NamespaceSelector: new(selects(selector))}
+	}
+	fleet := metav1.ObjectMeta{Name: "fleet"}
 	bound := func(policy, binding string) []client.Object {
-		p, b := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-		b.Spec.PolicyName = "fleet"
-		if policy != "" {
-			p.Spec.MatchConstraints = &admissionv1.MatchResources{NamespaceSelector: new(selects(policy))}
+		return []client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: fleet, Spec: admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matching(policy)}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: fleet, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "fleet", MatchResources: matching(binding)}},
 		}
-		if binding != "" {
-			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: new(selects(binding))}
-		}
-		return []client.Object{p, b}
 	}
 	webhook := func(selector string) []client.Object {
 		return []client.Object{&admissionv1.ValidatingWebhookConfiguration{
@@ -61,15 +63,10 @@ func TestLeaves(t *testing.T) {
 		}}
 	}
 	changing := func(policy, binding string) []client.Object {
-		p, b := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-		b.Spec.PolicyName = "fleet"
-		if policy != "" {
-			p.Spec.MatchConstraints = &admissionv1.MatchResources{NamespaceSelector: new(selects(policy))}
+		return []client.Object{
+			&admissionv1.MutatingAdmissionPolicy{ObjectMeta: fleet, Spec: admissionv1.MutatingAdmissionPolicySpec{MatchConstraints: matching(policy)}},
+			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: fleet, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "fleet", MatchResources: matching(binding)}},
 		}
-		if binding != "" {
-			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: new(selects(binding))}
-		}
-		return []client.Object{p, b}
 	}
 	kyverno := func(action string) []client.Object {
 		match := map[string]any{"any": []any{map[string]any{"resources": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"stage": "test"}}}}}}
