@@ -12,7 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 )
 
-// maxDeliveries is the maximum number of further repositories through which a tenant attacks.
+// maxDeliveries is the maximum number of further repositories through which a tenant attacks. If a tenant has more, the
+// attacks by a commit are not proven.
 const maxDeliveries = 3
 
 // prepareDeliveries adds the repositories of the tenant that Flux applies with rights that the account of the first one
@@ -25,7 +26,7 @@ func (e *Scenario) prepareDeliveries(ctx context.Context) error {
 	seen := []discovery.Account{e.Repository.Account}
 	for i := range e.Tenant.Repositories {
 		r := &e.Tenant.Repositories[i]
-		if r.OfPlatform || r.Remote || slices.Contains(seen, r.Account) || len(e.deliveries) == maxDeliveries {
+		if r.OfPlatform || r.Remote || slices.Contains(seen, r.Account) {
 			continue
 		}
 		holder := e.Tenant.Holder(r.Account.User())
@@ -36,12 +37,17 @@ func (e *Scenario) prepareDeliveries(ctx context.Context) error {
 		d.Repository, d.ordinaries, d.runsBy = r, &ordinaries{}, nil
 		d.owners, d.holders, d.unlike, d.deliveries = nil, nil, nil, nil
 		d.suffix = fmt.Sprintf("-%d", len(e.deliveries)+2)
-		switch {
-		case e.hosts.serve(*r):
-		case r.Branch != "" && besides(r.URL, e.Repository.URL):
-			d.unplanted = fmt.Errorf("the repository is not mapped: add --map %s=DIR", r.Address())
-		default:
+		mapped := e.hosts.serve(*r)
+		if !mapped && (r.Branch == "" || !besides(r.URL, e.Repository.URL)) {
 			continue // of an author of programs, who is no part of the team
+		}
+		if len(e.deliveries) == maxDeliveries {
+			d.unplanted = fmt.Errorf("at most %d further repositories are tried", maxDeliveries)
+			e.deliveries = append(e.deliveries, &d)
+			break
+		}
+		if !mapped {
+			d.unplanted = fmt.Errorf("the repository is not mapped: add --map %s=DIR", r.Address())
 		}
 		if r.Account.Name != "" && d.unplanted == nil {
 			as, err := asAccount(e.config, r.Account)

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,6 +67,28 @@ func TestPrepareDeliveries(t *testing.T) {
 	}
 	if len(e.deliveries) != 1 || e.deliveries[0].Repository.URL != "https://git.example.com/team/infra" || e.deliveries[0].unplanted == nil {
 		t.Errorf("got %d deliveries", len(e.deliveries))
+	}
+}
+
+// Repositories beyond the maximum are not forgotten: what they could do is not proven.
+func TestPrepareManyDeliveries(t *testing.T) {
+	t.Parallel()
+	e := newFakeEnv(interceptor.Funcs{})
+	e.Tenant.Synced = true
+	for i := range maxDeliveries + 3 {
+		account := discovery.Account{Namespace: "team", Name: fmt.Sprint("account-", i)}
+		e.Tenant.Repositories = append(e.Tenant.Repositories, discovery.Repository{URL: fmt.Sprint("https://git.example.com/team/", i), Branch: "main", Account: account})
+		e.Tenant.Holders = append(e.Tenant.Holders, discovery.Holder{Owner: discovery.Owner{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}, Rights: make([]discovery.Right, 1), Policies: []string{account.Name}})
+	}
+	e.Repository = &e.Tenant.Repositories[0]
+	if err := e.prepareDeliveries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(e.deliveries); n != maxDeliveries+1 {
+		t.Fatalf("got %d deliveries, want %d", n, maxDeliveries+1)
+	}
+	if err := e.deliveries[maxDeliveries].unplanted; err == nil || !strings.Contains(err.Error(), "at most 3 further repositories") {
+		t.Errorf("the last delivery: %v", err)
 	}
 }
 
