@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,21 +57,39 @@ func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// markedError is the result of a request that a policy refuses without a mark and admits with it. [judge]
-// counts it as an accepted request.
-type markedError struct{ mark mark }
-
-func (m *markedError) Error() string {
-	return m.mark.String() + ", which exempts it from the policy"
+// clashesWith reports whether a mark would replace what an object needs for its attack: a label or an annotation that
+// the object has, or a name that the attack did not choose freely.
+func (m mark) clashesWith(u *unstructured.Unstructured) bool {
+	if m.key == nameMark {
+		return !strings.Contains(u.GetName(), name(""))
+	}
+	label, labelled := u.GetLabels()[m.key]
+	annotation, annotated := u.GetAnnotations()[m.key]
+	return labelled && label != m.value || annotated && annotation != m.value
 }
 
-// maxMarks is the maximum number of labels and annotations that an attack tries, and of names.
-const maxMarks = 24
+// exemption is a mark in a policy.
+type exemption struct {
+	mark
+	// policy is the name of the policy as a control; "" for a mark that may exempt from any.
+	policy string
+	// changes is set if the policy may change objects.
+	changes bool
+}
 
-// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in their
-// expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an object from
-// Tenure's own policies.
-func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
+// exemptionsOf returns the exemptions of a policy by marks.
+func exemptionsOf(policy string, changes bool, marks []mark) []exemption {
+	var all []exemption
+	for _, m := range marks {
+		all = append(all, exemption{m, policy, changes})
+	}
+	return all
+}
+
+// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in the names that they
+// exclude, in their expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an
+// object from Tenure's own policies.
+func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	var mutations admissionv1.MutatingAdmissionPolicyList
@@ -80,47 +99,28 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 			return nil, fmt.Errorf("cannot read the policies: %w", err)
 		}
 	}
-	var all []mark
+	var all []exemption
 	for _, p := range policies.Items {
 		if !strings.HasPrefix(p.Name, admission.Prefix) {
-			all = append(all, marksOf(p.Spec)...)
+			all = append(all, exemptionsOf(policyControl+p.Name, false, marksOf(p.Spec))...)
 		}
 	}
 	for _, p := range mutations.Items {
 		if !strings.HasPrefix(p.Name, admission.Prefix) {
-			all = append(all, marksOfMutation(p.Spec)...)
+			all = append(all, exemptionsOf(policyControl+p.Name, true, marksOfMutation(p.Spec))...)
 		}
 	}
 	for _, b := range bindings.Items {
-		if b.Spec.MatchResources != nil {
-			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
-		}
+		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, false, marksOfMatch(b.Spec.MatchResources, nil, nil))...)
 	}
 	for _, b := range mutationBindings.Items {
-		if b.Spec.MatchResources != nil {
-			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
-		}
+		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, true, marksOfMatch(b.Spec.MatchResources, nil, nil))...)
 	}
 	excluded, err := kyvernoMarks(ctx, admin)
 	if err != nil {
 		return nil, err
 	}
-	return distinctMarks(append(all, excluded...)), nil
-}
-
-// distinctMarks returns the first [maxMarks] labels and annotations, each once, and then the first names.
-func distinctMarks(all []mark) []mark {
-	var marks, names []mark
-	for _, m := range all {
-		into := &marks
-		if m.key == nameMark {
-			into = &names
-		}
-		if !slices.Contains(*into, m) && len(*into) < maxMarks {
-			*into = append(*into, m)
-		}
-	}
-	return append(marks, names...)
+	return append(all, excluded...), nil
 }
 
 // marksOf returns the marks in a policy's selector and expressions.
@@ -151,6 +151,11 @@ func marksOfMatch(match *admissionv1.MatchResources, conditions []admissionv1.Ma
 	var all []mark
 	if match != nil {
 		all = marksOfSelector(match.ObjectSelector)
+		for _, r := range match.ExcludeResourceRules {
+			for _, name := range r.ResourceNames {
+				all = append(all, named(name)...)
+			}
+		}
 	}
 	for _, c := range conditions {
 		all = append(all, marksOfExpression(c.Expression)...)
@@ -267,20 +272,22 @@ var kyvernoPolicies = []schema.GroupVersionKind{
 
 // kyvernoMarks returns the marks of the exclusions and preconditions of Kyverno's policies, and of the exceptions from
 // these policies.
-func kyvernoMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
-	var all []mark
+func kyvernoMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
+	var all []exemption
 	for _, kind := range kyvernoPolicies {
 		policies, err := listOfKyverno(ctx, admin, kind)
 		if err != nil {
 			return nil, err
 		}
 		for _, policy := range policies {
+			var marks []mark
 			rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
 			for _, rule := range rules {
 				fields, _ := rule.(map[string]any)
-				all = append(all, marksOfFilters(fields["exclude"])...)
-				all = append(all, marksOfPreconditions(fields["preconditions"])...)
+				marks = append(marks, marksOfFilters(fields["exclude"])...)
+				marks = append(marks, marksOfPreconditions(fields["preconditions"])...)
 			}
+			all = append(all, exemptionsOf(kyvernoPolicy+policy.GetName(), true, marks)...)
 		}
 	}
 	exceptions, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"})
@@ -289,9 +296,37 @@ func kyvernoMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	}
 	for _, exception := range exceptions {
 		match, _, _ := unstructured.NestedMap(exception.Object, "spec", "match")
-		all = append(all, marksOfFilters(match)...)
+		marks := marksOfFilters(match)
 		conditions, _, _ := unstructured.NestedFieldNoCopy(exception.Object, "spec", "conditions")
-		all = append(all, marksOfPreconditions(conditions)...)
+		all = append(all, exemptionsOf("", true, append(marks, marksOfPreconditions(conditions)...))...)
+	}
+	expressed, err := kyvernoExpressions(ctx, admin)
+	return append(all, expressed...), err
+}
+
+// kyvernoExpressions returns the marks in Kyverno's policies with expressions, which have the fields of the API server's
+// own policies, and in the exceptions from them.
+func kyvernoExpressions(ctx context.Context, admin client.Reader) ([]exemption, error) {
+	var all []exemption
+	for _, kind := range []string{"ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy", "PolicyException"} {
+		policies, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "policies.kyverno.io", Version: "v1", Kind: kind})
+		if err != nil {
+			return nil, err
+		}
+		for _, policy := range policies {
+			fields, _, _ := unstructured.NestedMap(policy.Object, "spec")
+			var validating admissionv1.ValidatingAdmissionPolicySpec
+			var mutating admissionv1.MutatingAdmissionPolicySpec
+			// A field that is not as in the API server's kinds ends the conversion; the fields before it count.
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &validating)
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &mutating)
+			mutating.MatchConstraints, mutating.MatchConditions, mutating.Variables = nil, nil, nil
+			control := kyvernoPolicy + policy.GetName()
+			if kind == "PolicyException" {
+				control = ""
+			}
+			all = append(all, exemptionsOf(control, true, append(marksOf(validating), marksOfMutation(mutating)...))...)
+		}
 	}
 	return all, nil
 }

@@ -59,8 +59,8 @@ type Scenario struct {
 	inFull bool
 	// ordinaries are the objects of [Scenario.ordinary], which are created once.
 	ordinaries *ordinaries
-	// marks are the labels and annotations that may exempt an object from a policy of the fleet.
-	marks []mark
+	// exemptions are the labels, annotations and names that may exempt an object from a policy of the fleet.
+	exemptions []exemption
 	// mutates is set if a policy or a webhook of the fleet may change objects.
 	mutates bool
 	// called are the Services in all namespaces that the API server calls.

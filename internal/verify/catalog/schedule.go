@@ -272,6 +272,6 @@ func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 		return f
 	}
 	doubtful := notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
-	doubtful.ByChange, doubtful.Further = f.ByChange, f.Further
+	doubtful.InFull, doubtful.Further = f.InFull, f.Further
 	return doubtful
 }
