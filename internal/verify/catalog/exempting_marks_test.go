@@ -48,7 +48,33 @@ func TestExemptingMarks(t *testing.T) {
 			ExcludeResourceRules: []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"infra"}}},
 		}},
 	})
-	got, err := exemptingMarks(t.Context(), e.Admin)
+	for _, o := range []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tiers"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			ParamKind:   &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+			Validations: []admissionv1.Validation{{Expression: "has(request.options.fieldManager) || object.metadata.labels.tier in params.data.tiers"}},
+		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "tiers"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "tiers", ParamRef: &admissionv1.ParamRef{Name: "tiers", Namespace: "platform"},
+		}},
+		object("v1", "ConfigMap", "platform", "tiers", map[string]any{"data": map[string]any{"tiers": "1,gold-plated"}}),
+		object("v1", "ConfigMap", "platform", "others", map[string]any{"data": map[string]any{"tiers": "silver"}}),
+	} {
+		if err := e.Admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tiers, err := exemptingMarks(t.Context(), e.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(slices.Clone(tiers), func(x exemption) bool { return x.policy == "policy tiers" })
+	tiers = slices.DeleteFunc(tiers, func(x exemption) bool { return x.policy != "policy tiers" })
+	has := func(m mark) bool {
+		return slices.ContainsFunc(tiers, func(x exemption) bool { return x.mark == m && x.untried == "" })
+	}
+	if !has(mark{"tier", "gold-plated"}) || has(mark{"tier", "silver"}) || !slices.ContainsFunc(tiers, func(x exemption) bool { return x.untried != "" }) {
+		t.Errorf("got %v of the policy with a parameter", tiers)
+	}
 	if diff := cmp.Diff(exemptionsOf("policy account", true, []mark{{"skip", "true"}, {"free", "true"}, {nameMark, "infra"}}), got, cmp.AllowUnexported(mark{}, exemption{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

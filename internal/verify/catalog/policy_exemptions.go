@@ -62,7 +62,10 @@ func (e *Scenario) exempt(ctx context.Context, u *unstructured.Unstructured, ref
 	for len(queue) > 0 {
 		from := queue[0]
 		queue = queue[1:]
-		marks := e.marksAgainst(from.refusal)
+		marks, untried := e.marksAgainst(from.refusal)
+		if untried != "" {
+			result.untried = untried
+		}
 		if len(marks) > maxMarks {
 			result.untried = fmt.Sprintf("%s refuses it, whose exemptions may depend on %d labels, annotations and names, of which verify tries %d", controlThatRefused(from.refusal), len(marks), maxMarks)
 			marks = marks[:maxMarks]
@@ -118,18 +121,20 @@ func controlThatRefused(refusal error) string {
 	return control
 }
 
-// marksAgainst returns the marks that may end a refusal, each once. The answer of the API server does not name a policy that
+// marksAgainst returns the marks that may end a refusal, each once, and what may end it beside marks. The answer of the API server does not name a policy that
 // changes an object, and the name of a webhook is no name of a policy: then the marks of all these count.
-func (e *Scenario) marksAgainst(refusal error) []mark {
+func (e *Scenario) marksAgainst(refusal error) (marks []mark, untried string) {
 	var altered *alteredError
 	changed := errors.As(refusal, &altered)
 	control := controlThatRefused(refusal)
-	var marks []mark
 	for _, x := range e.exemptions {
-		counts := x.policy == "" || x.policy == control || changed && x.changes || strings.HasPrefix(control, "webhook ")
-		if counts && !slices.Contains(marks, x.mark) {
+		switch {
+		case x.policy != "" && x.policy != control && (!changed || !x.changes) && !strings.HasPrefix(control, "webhook "):
+		case x.untried != "":
+			untried = x.untried
+		case !slices.Contains(marks, x.mark):
 			marks = append(marks, x.mark)
 		}
 	}
-	return marks
+	return marks, untried
 }

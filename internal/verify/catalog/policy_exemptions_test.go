@@ -2,10 +2,13 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -75,6 +78,8 @@ func TestExempt(t *testing.T) {
 		{"the last of many labels exempts the object", []func(*unstructured.Unstructured) error{refusing("a", "label-255")}, exemptionsOf("policy a", false, many), false, "", GotThrough, "label-255=true"},
 		{"the policy has more labels than are tried", []func(*unstructured.Unstructured) error{refusing("a", "a")}, append(exemptionsOf("policy a", false, many), a...), false, "", NotProven, "257 labels"},
 		{"another policy has many labels", []func(*unstructured.Unstructured) error{refusing("b", "none")}, append(exemptionsOf("policy a", false, many), a...), false, "", Stopped, "policy b"},
+		{"the policy looks at options of the request", []func(*unstructured.Unstructured) error{refusing("a", "none")}, []exemption{{policy: "policy a", untried: "policy a looks at options"}}, false, "", NotProven, "looks at options"},
+		{"another policy looks at options of the request", []func(*unstructured.Unstructured) error{refusing("b", "none")}, []exemption{{policy: "policy a", untried: "policy a looks at options"}}, false, "", Stopped, "policy b"},
 		{"a mark would replace the label that the attack is about", []func(*unstructured.Unstructured) error{func(u *unstructured.Unstructured) error {
 			if u.GetLabels()[team] == "other" {
 				return forbidden(fmt.Sprintf(denied, "a"))
@@ -153,5 +158,29 @@ func TestUndoChangeBesideAnotherPolicy(t *testing.T) {
 	}
 	if account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName"); account != "" {
 		t.Errorf("the Kustomization still has the account %s", account)
+	}
+}
+
+// A policy that refuses with an unusual status code refuses nevertheless.
+func TestStatusOfPolicies(t *testing.T) {
+	t.Parallel()
+	const policy, webhook = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no", `admission webhook "p" denied the request: no`
+	for _, tc := range []struct {
+		reason  string
+		message string
+		code    int32
+		want    Outcome
+	}{
+		{"a policy may choose the code 413", policy, 413, Stopped},
+		{"a webhook may choose any code", webhook, 401, Stopped},
+		{"the API server cannot ask the webhook", `failed calling webhook "p": connection refused`, 500, NotProven},
+	} {
+		err := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Message: tc.message, Code: tc.code}}
+		if f := judge(err, "it could do it"); f.Outcome != tc.want {
+			t.Errorf("%s: got %+v", tc.reason, f)
+		}
+	}
+	if f := judge(errors.New("cannot read the answer: "+policy), ""); f.Outcome != NotProven {
+		t.Errorf("an error that only quotes a policy: got %+v", f)
 	}
 }

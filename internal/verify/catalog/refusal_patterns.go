@@ -150,6 +150,7 @@ func judge(err error, evidence string) Finding {
 		return stopped(notInstalled, message)
 	}
 	control, known := controlOf(message)
+	var status apierrors.APIStatus
 	switch {
 	case !known:
 	case strings.HasPrefix(control, kyvernoPolicy) && unreachableRegistry.MatchString(err.Error()):
@@ -157,10 +158,8 @@ func judge(err error, evidence string) Finding {
 	case apierrors.IsForbidden(err):
 		return stopped(control, message)
 	// Policies and webhooks choose their status codes; RBAC and other controls do not.
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		if strings.HasPrefix(control, policyControl) || strings.HasPrefix(control, "webhook ") || strings.HasPrefix(control, kyvernoPolicy) {
-			return stopped(control, message)
-		}
+	case isPolicy(control) && errors.As(err, &status):
+		return stopped(control, message)
 	}
 	// A missing kind means that the target is not installed. Whether the tenant may install the kind is
 	// another attack.
