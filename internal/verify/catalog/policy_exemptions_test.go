@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -182,5 +183,34 @@ func TestStatusOfPolicies(t *testing.T) {
 	}
 	if f := judge(errors.New("cannot read the answer: "+policy), ""); f.Outcome != NotProven {
 		t.Errorf("an error that only quotes a policy: got %+v", f)
+	}
+}
+
+// A webhook without an answer says nothing about the identity, which the API server then shows in another way.
+func TestIdentityWorks(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		refuse error
+		user   string
+		works  bool
+	}{
+		{"the API server accepts the tenant's object", nil, "", true},
+		{"the tenant has no right to it", forbidden(`User "team" cannot create resource "configmaps"`), "team", true},
+		{"a webhook does not answer", apierrors.NewInternalError(errors.New(`failed calling webhook "p": connection refused`)), "team", true},
+		{"a webhook does not answer, and the identity is another one", apierrors.NewInternalError(errors.New(`failed calling webhook "p": connection refused`)), "other", false},
+		{"the API server fails", apierrors.NewInternalError(errors.New("etcdserver: no leader")), "team", false},
+	} {
+		e := newFakeEnv(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+				review.Status.UserInfo.Username = tc.user
+				return nil
+			}
+			return tc.refuse
+		}})
+		e.who.user = "team"
+		if err := identityWorks(t.Context(), e); (err == nil) != tc.works {
+			t.Errorf("%s: got %v", tc.reason, err)
+		}
 	}
 }

@@ -109,6 +109,8 @@ type Scenario struct {
 	// doubts are parts of the fleet that are simulated or missing here and may contain controls; see
 	// [unprovableControls].
 	doubts []string
+	// webhookDoubts are webhooks that do not run here and may stop attacks.
+	webhookDoubts []webhookDoubt
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.
