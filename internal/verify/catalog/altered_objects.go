@@ -42,23 +42,54 @@ type acceptedKey struct{}
 // only those fields count in which the object differs from the tenant's own object, and which the API server leaves alone
 // there. A policy that changes every object is not about the attack, and one that adds a label to the object of an attack
 // leaves what the attack needs. own sends the request for the tenant's own object; without it, the attack's object counts
-// as accepted.
+// as accepted. The same holds for each way around a refusal in which the API server accepts the object with other values.
 func aboutAttack(ctx context.Context, err error, own func(context.Context) error) error {
-	var altered, also *alteredError
-	if !errors.As(err, &altered) {
-		return err
+	var altered *alteredError
+	var refused *policyRefusal
+	switch answer := (&ownAnswer{own: own}); {
+	case errors.As(err, &refused):
+		for _, way := range refused.accepted {
+			if answer.changesOf(ctx, way.altered) == nil {
+				return way.by
+			}
+		}
+		rest := refused.error
+		if errors.As(rest, &altered) {
+			rest = answer.changesOf(ctx, altered)
+		}
+		if rest == nil {
+			return nil
+		}
+		return &policyRefusal{error: rest, untried: refused.untried}
+	case errors.As(err, &altered):
+		return answer.changesOf(ctx, altered)
 	}
-	if own == nil {
+	return err
+}
+
+// ownAnswer is the answer to the request for the tenant's own object, which is sent once.
+type ownAnswer struct {
+	own      func(context.Context) error
+	sent     bool
+	accepted []*unstructured.Unstructured
+	refusal  error
+}
+
+// changesOf returns the error with the changed fields that are about the attack, or nil if there is none.
+func (a *ownAnswer) changesOf(ctx context.Context, altered *alteredError) error {
+	if a.own == nil {
 		return nil
 	}
-	var accepted []*unstructured.Unstructured
-	refusal := own(context.WithValue(ctx, acceptedKey{}, &accepted))
-	if refusal != nil && len(accepted) == 0 {
-		return err
+	if !a.sent {
+		a.refusal, a.sent = a.own(context.WithValue(ctx, acceptedKey{}, &a.accepted)), true
 	}
-	errors.As(refusal, &also)
+	if a.refusal != nil && len(a.accepted) == 0 {
+		return altered
+	}
+	var also *alteredError
+	errors.As(a.refusal, &also)
 	paths := slices.DeleteFunc(slices.Clone(altered.paths), func(path string) bool {
-		return also != nil && slices.Contains(also.paths, path) || len(accepted) == 0 || !differIn(path, altered.sent, accepted[0])
+		return also != nil && slices.Contains(also.paths, path) || len(a.accepted) == 0 || !differIn(path, altered.sent, a.accepted[0])
 	})
 	if len(paths) == 0 {
 		return nil

@@ -63,7 +63,7 @@ func TestAlteredObjects(t *testing.T) {
 					return nil
 				},
 			})
-			e.inFull, e.mutates, e.marks = true, tc.mutates, tc.marks
+			e.inFull, e.mutates, e.exemptions = true, tc.mutates, exemptionsOf("", true, tc.marks)
 			f := requests(request{what: "do it", aimed: creating(makes("forbidden"), makes("allowed")), own: creating(makes("allowed"))})(t.Context(), e)
 			if f.Outcome != tc.want || tc.want == Stopped && f.Control != "policy that changes data.key" {
 				t.Errorf("got %+v, want %s", f, tc.want)
@@ -135,7 +135,7 @@ func TestUndoChange(t *testing.T) {
 					return c.Update(ctx, o)
 				},
 			})
-			e.mutates, e.marks = true, tc.marks
+			e.mutates, e.exemptions = true, exemptionsOf("", true, tc.marks)
 			u := e.suspended("x", withoutAccount)
 			if err := e.createOrChange(t.Context(), u); err != nil {
 				t.Fatal(err)

@@ -1,5 +1,12 @@
 package catalog
 
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
 // Kinds that several attacks try.
 var (
 	// everyInterval are the kinds with an interval or a timeout.
@@ -13,3 +20,17 @@ var (
 	// everySync are the kinds that deliver for a tenant.
 	everySync = []string{"Kustomization", "HelmRelease", "GitRepository", "OCIRepository", "HelmRepository", "Bucket"}
 )
+
+// resourceOf returns the resource of a kind, with its subresource.
+func resourceOf(kind string) string {
+	kind, subresource, found := strings.Cut(kind, "/")
+	irregular := map[string]string{"Gateway": "gateways", "TenantParameters": "tenantparameters", "*": "*"}
+	if resource, is := irregular[kind]; is {
+		return resource
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	if found {
+		return plural.Resource + "/" + subresource
+	}
+	return plural.Resource
+}

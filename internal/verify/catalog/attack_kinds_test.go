@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/admission"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // untried are the kinds that a rule covers and that no attack of the rule's rows tries, each
@@ -39,20 +37,6 @@ var untried = []struct{ rule, resources, reason string }{
 	{"resource-sets", "fluxinstances fluxreports", "they configure the platform's Flux, and no role for tenants has them"},
 	{"signatures", "helmrepositories", "a HelmRepository has no signature; HelmCharts and HelmReleases have"},
 	{"replicators", "clusterrolebindings", "I15 tries the right in one namespace; the rule has one condition for both kinds"},
-}
-
-// resourceOf returns the resource of a kind, with its subresource.
-func resourceOf(kind string) string {
-	kind, subresource, found := strings.Cut(kind, "/")
-	irregular := map[string]string{"Gateway": "gateways", "TenantParameters": "tenantparameters", "*": "*"}
-	if resource, is := irregular[kind]; is {
-		return resource
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
-	if found {
-		return plural.Resource + "/" + subresource
-	}
-	return plural.Resource
 }
 
 // TestAttacksTryWhatRulesCover checks that an attack of the rule's rows tries every kind that a rule

@@ -139,8 +139,9 @@ type Finding struct {
 	// attack sent no request to the API server.
 	Repeat string
 
-	// ByChange is set for an attack that got through by a change of an object that the tenant may create.
-	ByChange bool
+	// InFull is set if the finding depends on requests that only the tenant of a shape sends that tries all attacks: by
+	// a change of an object that it may create, or with marks that exempt an object from a policy.
+	InFull bool
 	// Further are the rights of the identity that got through which the tenant's account lacks; nil if this
 	// identity is the account or an owner.
 	Further []discovery.Right

@@ -20,19 +20,19 @@ var errByChange = errors.New("an allowed object can be changed into it")
 
 // tryWrite asks the API server whether the tenant could have an object: whether the tenant could create the
 // object or, if a policy refuses or changes it, change an allowed object into it. Otherwise the attack would miss a
-// policy that does not match UPDATE. The allowed object may be nil, for an ordinary object of a kind of
-// Flux. tryWrite returns nil, errByChange, or the refusal.
+// policy that does not match UPDATE, or a mark that exempts the object. The allowed object may be nil, for an ordinary
+// object of a kind of Flux. tryWrite returns nil, errByChange, a [markedError], or the refusal.
 //
 // Only the tenant that tries all attacks changes objects; see [Report.shareChanges].
 func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructured) error {
 	refusal := e.tryIntact(ctx, u)
-	if !e.inFull || !refusedByPolicy(refusal) || u.GetNamespace() != e.Namespace {
+	if !e.inFull || !refusedByPolicy(refusal) {
 		return refusal
 	}
-	for _, m := range e.marks {
-		if err := e.tryIntact(ctx, m.on(u)); err == nil {
-			return &markedError{m}
-		}
+	refusal = e.exempt(ctx, u, refusal, e.tryIntact)
+	var marked *markedError
+	if errors.As(refusal, &marked) || u.GetNamespace() != e.Namespace {
+		return refusal
 	}
 	if own == nil {
 		if own = e.ordinary(ctx, u.GetKind()); own == nil {
@@ -45,10 +45,16 @@ func (e *Scenario) tryWrite(ctx context.Context, u, own *unstructured.Unstructur
 		return unclearOr(err, refusal)
 	}
 	defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), own) }()
-	if err := e.change(ctx, own, u, true); err != nil {
-		return unclearOr(err, refusal)
+	err := e.change(ctx, own, u, true)
+	if err == nil {
+		return errByChange
 	}
-	return errByChange
+	var altered *alteredError
+	var refused *policyRefusal
+	if errors.As(err, &altered) && errors.As(refusal, &refused) {
+		refused.accepted = append(refused.accepted, acceptedAltered{altered, errByChange})
+	}
+	return unclearOr(err, refusal)
 }
 
 // createOrChange creates an object as the tenant. If a policy refuses the creation, it changes an ordinary
@@ -59,19 +65,19 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 	sent := u.DeepCopy()
 	refusal := e.create(ctx, u)
 	if refusal == nil {
-		if e.altered(ctx, sent, u) != nil {
-			return e.undoChange(ctx, sent, u)
+		if err := e.altered(ctx, sent, u); err != nil {
+			return e.undoChange(ctx, sent, u, err)
 		}
 		return nil
 	}
 	if !refusedByPolicy(refusal) {
 		return refusal
 	}
-	for _, m := range e.marks {
-		if marked := m.on(sent); e.tryIntact(ctx, marked) == nil {
-			marked.DeepCopyInto(u)
-			return e.create(ctx, u)
-		}
+	refusal = aboutAttack(ctx, e.exempt(ctx, sent, refusal, e.tryIntact), e.tryOrdinary(u.GetKind()))
+	var marked *markedError
+	if errors.As(refusal, &marked) {
+		marked.object.DeepCopyInto(u)
+		return e.create(ctx, u)
 	}
 	own := e.ordinary(ctx, u.GetKind())
 	if own == nil {
@@ -82,33 +88,53 @@ func (e *Scenario) createOrChange(ctx context.Context, u *unstructured.Unstructu
 	if err := e.create(ctx, own); err != nil {
 		return unclearOr(err, refusal)
 	}
-	if err := e.change(ctx, own, u, false); err != nil {
+	if err := aboutAttack(ctx, e.change(ctx, own, u, false), e.tryOrdinary(u.GetKind())); err != nil {
 		e.remove(own)
 		return unclearOr(err, refusal)
 	}
 	return nil
 }
 
-// undoChange has the object u, which a policy changed when the tenant created it, as the tenant sent it: by a change of
-// the object, or by another object with a mark that exempts it from the policy. If there is no such way,
-// u remains as the policy changed it.
-func (e *Scenario) undoChange(ctx context.Context, sent, u *unstructured.Unstructured) error {
-	if e.change(ctx, u, sent, true) == nil {
-		return e.change(ctx, u, sent, false)
+// tryOrdinary returns a request for an object of a kind of Flux as a tenant would write it, in a dry run; for another
+// kind the request does nothing.
+func (e *Scenario) tryOrdinary(kind string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if own := e.ordinary(ctx, kind); own != nil {
+			return e.tryIntact(ctx, own)
+		}
+		return nil
 	}
-	for _, m := range e.marks {
-		// A selector also looks at the object before a change, so that a mark counts from the beginning.
-		marked := m.on(sent)
+}
+
+// undoChange has the object u, which a policy changed when the tenant created it, as the tenant sent it: by a change of
+// the object, or by another object with marks that exempt it from the policy. If there is no such way,
+// u remains as the policy changed it, unless the policy has more marks than are tried, which is an error.
+func (e *Scenario) undoChange(ctx context.Context, sent, u *unstructured.Unstructured, altered error) error {
+	own := e.tryOrdinary(u.GetKind())
+	if aboutAttack(ctx, altered, own) == nil {
+		return nil
+	}
+	if aboutAttack(ctx, e.change(ctx, u, sent, true), own) == nil {
+		return aboutAttack(ctx, e.change(ctx, u, sent, false), own)
+	}
+	// A selector also looks at the object before a change, so that a mark counts from the beginning.
+	err := aboutAttack(ctx, e.exempt(ctx, sent, altered, func(ctx context.Context, marked *unstructured.Unstructured) error {
 		probe := marked.DeepCopy()
-		if m.key != nameMark {
-			probe.SetName(marked.GetName() + "-dry-run")
+		if probe.GetName() == u.GetName() {
+			probe.SetName(u.GetName() + "-dry-run")
 		}
-		if e.tryIntact(ctx, probe) != nil {
-			continue
-		}
+		return e.tryIntact(ctx, probe)
+	}), own)
+	var marked *markedError
+	var refused *policyRefusal
+	switch {
+	case errors.As(err, &marked):
 		e.remove(u)
-		marked.DeepCopyInto(u)
+		marked.object.DeepCopyInto(u)
 		return e.create(ctx, u)
+	case errors.As(err, &refused) && refused.untried != "":
+		e.remove(u)
+		return err
 	}
 	return nil
 }
@@ -177,7 +203,7 @@ func refusedByPolicy(err error) bool {
 
 // isPolicy reports whether a control is a policy or a webhook.
 func isPolicy(control string) bool {
-	return slices.ContainsFunc([]string{"policy ", "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
+	return slices.ContainsFunc([]string{policyControl, "webhook ", kyvernoPolicy}, func(prefix string) bool { return strings.HasPrefix(control, prefix) })
 }
 
 // unclearOr returns the error of a second step if it is no refusal, so that the finding is not proven, and

@@ -60,7 +60,7 @@ func TestRequestsByChange(t *testing.T) {
 			})
 			e.inFull = !tc.others
 			f := requests(request{what: "do it", aimed: creating(makes("forbidden"), makes("allowed")), own: creating(makes("allowed"))})(t.Context(), e)
-			if f.Outcome != tc.want || f.ByChange != (tc.want == GotThrough) {
+			if f.Outcome != tc.want || f.InFull != (tc.want == GotThrough) {
 				t.Errorf("got %+v, want %s", f, tc.want)
 			}
 			var left unstructured.UnstructuredList
@@ -117,7 +117,7 @@ func TestShareChanges(t *testing.T) {
 	t.Parallel()
 	attack := Attack{ID: "S9", Via: API}
 	through := gotThrough("it could do it")
-	through.ByChange = true
+	through.InFull = true
 	r := Report{Like: map[string]string{"second": "first"}, Results: []Result{
 		{Attack: attack, Tenant: "first", Finding: through},
 		{Attack: attack, Tenant: "second", Finding: stopped("policy sources", "no")},

@@ -2,32 +2,45 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mark is a label or an annotation that may exempt an object from a policy, or a form of its name if the key is
-// [nameMark]. A tenant chooses the labels, the annotations and the names of its own objects.
+// mark is a label or an annotation that may exempt an object from a policy, a form of its name if the key is
+// [nameMark], or an owner if the key is [ownerMark]. A tenant chooses the labels, the annotations, the names and the
+// owners of its own objects.
 type mark struct{ key, value string }
 
-// nameMark is the key of a mark that is a name. An * in the value stands for the name that the object would have.
-const nameMark = "metadata.name"
+const (
+	// nameMark is the key of a mark that is a name. An * in the value stands for the name that the object would have.
+	nameMark = "metadata.name"
+	// ownerMark is the key of a mark that is an owner. The value is its apiVersion and kind, with a space between them.
+	ownerMark = "metadata.ownerReferences"
+)
 
 func (m mark) String() string {
 	if m.key == nameMark {
 		return "the name " + m.value
+	}
+	if m.key == ownerMark {
+		return "an owner of the kind " + m.value
 	}
 	return "the label or annotation " + m.key + "=" + m.value
 }
@@ -37,6 +50,11 @@ func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	if m.key == nameMark {
 		u.SetName(strings.Replace(m.value, "*", u.GetName(), 1))
+		return u
+	}
+	if m.key == ownerMark {
+		apiVersion, kind, _ := strings.Cut(m.value, " ")
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name("owner"), UID: types.UID(name("owner"))}})
 		return u
 	}
 	annotations := u.GetAnnotations()
@@ -56,21 +74,44 @@ func (m mark) on(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// markedError is the result of a request that a policy refuses without a mark and admits with it. [judge]
-// counts it as an accepted request.
-type markedError struct{ mark mark }
-
-func (m *markedError) Error() string {
-	return m.mark.String() + ", which exempts it from the policy"
+// clashesWith reports whether a mark would replace what an object needs for its attack: a label or an annotation that
+// the object has, or a name that the attack did not choose freely.
+func (m mark) clashesWith(u *unstructured.Unstructured) bool {
+	if m.key == nameMark {
+		return !strings.Contains(u.GetName(), name(""))
+	}
+	if m.key == ownerMark {
+		return len(u.GetOwnerReferences()) > 0
+	}
+	label, labelled := u.GetLabels()[m.key]
+	annotation, annotated := u.GetAnnotations()[m.key]
+	return labelled && label != m.value || annotated && annotation != m.value
 }
 
-// maxMarks is the maximum number of labels and annotations that an attack tries, and of names.
-const maxMarks = 24
+// exemption is a mark in a policy.
+type exemption struct {
+	mark
+	// policy is the name of the policy as a control; "" for a mark that may exempt from any.
+	policy string
+	// changes is set if the policy may change objects.
+	changes bool
+	// untried says what the policy may exempt by beside marks; "" for a mark.
+	untried string
+}
 
-// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in their
-// expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an object from
-// Tenure's own policies.
-func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
+// exemptionsOf returns the exemptions of a policy by marks.
+func exemptionsOf(policy string, changes bool, marks []mark) []exemption {
+	var all []exemption
+	for _, m := range marks {
+		all = append(all, exemption{mark: m, policy: policy, changes: changes})
+	}
+	return all
+}
+
+// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in the names that they
+// exclude, in their expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an
+// object from Tenure's own policies.
+func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	var mutations admissionv1.MutatingAdmissionPolicyList
@@ -80,83 +121,183 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 			return nil, fmt.Errorf("cannot read the policies: %w", err)
 		}
 	}
-	var all []mark
-	for _, p := range policies.Items {
-		if !strings.HasPrefix(p.Name, admission.Prefix) {
-			all = append(all, marksOf(p.Spec)...)
-		}
-	}
-	for _, p := range mutations.Items {
-		if !strings.HasPrefix(p.Name, admission.Prefix) {
-			all = append(all, marksOfMutation(p.Spec)...)
-		}
-	}
+	params := map[string][]string{}
 	for _, b := range bindings.Items {
-		if b.Spec.MatchResources != nil {
-			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
+		for _, p := range policies.Items {
+			if p.Name == b.Spec.PolicyName {
+				if err := paramTexts(ctx, admin, p.Spec.ParamKind, b.Spec.ParamRef, params, policyControl+p.Name); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	for _, b := range mutationBindings.Items {
-		if b.Spec.MatchResources != nil {
-			all = append(all, marksOfSelector(b.Spec.MatchResources.ObjectSelector)...)
+		for _, p := range mutations.Items {
+			if p.Name == b.Spec.PolicyName {
+				if err := paramTexts(ctx, admin, p.Spec.ParamKind, b.Spec.ParamRef, params, policyControl+p.Name); err != nil {
+					return nil, err
+				}
+			}
 		}
+	}
+	var all []exemption
+	for _, p := range policies.Items {
+		if control := policyControl + p.Name; !strings.HasPrefix(p.Name, admission.Prefix) {
+			all = append(all, exemptionsOf(control, false, marksOf(p.Spec, params[control]...))...)
+			all = append(all, exemptionsByOptions(control, false, p.Spec)...)
+		}
+	}
+	for _, p := range mutations.Items {
+		if control := policyControl + p.Name; !strings.HasPrefix(p.Name, admission.Prefix) {
+			all = append(all, exemptionsOf(control, true, marksOfMutation(p.Spec, params[control]...))...)
+			all = append(all, exemptionsByOptions(control, true, p.Spec)...)
+		}
+	}
+	for _, b := range bindings.Items {
+		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, false, marksOfMatch(b.Spec.MatchResources, nil, nil, nil))...)
+	}
+	for _, b := range mutationBindings.Items {
+		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, true, marksOfMatch(b.Spec.MatchResources, nil, nil, nil))...)
 	}
 	excluded, err := kyvernoMarks(ctx, admin)
 	if err != nil {
 		return nil, err
 	}
-	return distinctMarks(append(all, excluded...)), nil
+	return append(all, excluded...), nil
 }
 
-// distinctMarks returns the first [maxMarks] labels and annotations, each once, and then the first names.
-func distinctMarks(all []mark) []mark {
-	var marks, names []mark
-	for _, m := range all {
-		into := &marks
-		if m.key == nameMark {
-			into = &names
+// aboutOptions matches an expression that looks at the options of a request, such as its field manager.
+var aboutOptions = regexp.MustCompile(`\brequest\s*\.\s*\??(?:options|dryRun)\b`)
+
+// exemptionsByOptions returns what a policy may exempt by beside marks: the options of a request, which attacks do not vary.
+func exemptionsByOptions(policy string, changes bool, spec any) []exemption {
+	text, err := json.Marshal(spec)
+	if err != nil || !aboutOptions.Match(text) {
+		return nil
+	}
+	return []exemption{{policy: policy, changes: changes, untried: policy + " refuses it, which looks at the options of a request, such as its field manager, and verify does not try others"}}
+}
+
+// paramTexts adds the texts in the parameters of a policy's binding to those of the policy, under the name of its control.
+// Parameters of Tenure's own kinds name no objects to exempt.
+func paramTexts(ctx context.Context, admin client.Reader, kind *admissionv1.ParamKind, ref *admissionv1.ParamRef, into map[string][]string, policy string) error {
+	if kind == nil || ref == nil || strings.HasPrefix(kind.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+		return nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+	if err := admin.List(ctx, list, client.InNamespace(ref.Namespace)); err != nil {
+		if meta.IsNoMatchError(err) {
+			return nil
 		}
-		if !slices.Contains(*into, m) && len(*into) < maxMarks {
-			*into = append(*into, m)
+		return fmt.Errorf("cannot read the parameters of a policy: %w", err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
+	if err != nil {
+		return fmt.Errorf("cannot read the parameters of a policy: %w", err)
+	}
+	for _, param := range list.Items {
+		if ref.Name != "" && param.GetName() != ref.Name || ref.Selector != nil && !selector.Matches(labels.Set(param.GetLabels())) {
+			continue
+		}
+		content := maps.Clone(param.Object)
+		delete(content, "metadata")
+		into[policy] = append(into[policy], textsIn(content)...)
+	}
+	return nil
+}
+
+// textsIn returns the parts of the texts in a value, between spaces, commas, semicolons and lines. Keys of maps are texts.
+func textsIn(value any) []string {
+	var all []string
+	switch value := value.(type) {
+	case string:
+		return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,;\t\n\"'[]", r) })
+	case []any:
+		for _, element := range value {
+			all = append(all, textsIn(element)...)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if key != "apiVersion" && key != "kind" {
+				all = append(append(all, key), textsIn(value[key])...)
+			}
 		}
 	}
-	return append(marks, names...)
+	return all
 }
 
-// marksOf returns the marks in a policy's selector and expressions.
-func marksOf(spec admissionv1.ValidatingAdmissionPolicySpec) []mark {
-	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables)
+// usedVariable matches a variable in an expression.
+var usedVariable = regexp.MustCompile(`\bvariables\s*\.\s*(\w+)`)
+
+// expanding returns a function that adds to an expression the variables that it uses, and the texts of the policy's
+// parameters if it reads these.
+func expanding(variables []admissionv1.Variable, params []string) func(string) string {
+	byName := map[string]string{}
+	for _, v := range variables {
+		byName[v.Name] = v.Expression
+	}
+	return func(expression string) string {
+		parts, added := []string{expression}, map[string]bool{}
+		for i := 0; i < len(parts); i++ {
+			for _, m := range usedVariable.FindAllStringSubmatch(parts[i], -1) {
+				if !added[m[1]] {
+					added[m[1]] = true
+					parts = append(parts, byName[m[1]])
+				}
+			}
+		}
+		expanded := strings.Join(parts, "\n")
+		if strings.Contains(expanded, "params") {
+			for _, text := range params {
+				expanded += " '" + strings.ReplaceAll(text, `\`, "") + "'"
+			}
+		}
+		return expanded
+	}
+}
+
+// marksOf returns the marks in a policy's selector and expressions, with the texts of its parameters.
+func marksOf(spec admissionv1.ValidatingAdmissionPolicySpec, params ...string) []mark {
+	expand := expanding(spec.Variables, params)
+	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables, expand)
 	for _, v := range spec.Validations {
-		all = append(all, marksOfExpression(v.Expression)...)
+		all = append(all, marksOfExpression(expand(v.Expression))...)
 	}
 	return all
 }
 
 // marksOfMutation is [marksOf] for a policy that changes objects.
-func marksOfMutation(spec admissionv1.MutatingAdmissionPolicySpec) []mark {
-	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables)
+func marksOfMutation(spec admissionv1.MutatingAdmissionPolicySpec, params ...string) []mark {
+	expand := expanding(spec.Variables, params)
+	all := marksOfMatch(spec.MatchConstraints, spec.MatchConditions, spec.Variables, expand)
 	for _, m := range spec.Mutations {
 		if m.ApplyConfiguration != nil {
-			all = append(all, marksOfExpression(m.ApplyConfiguration.Expression)...)
+			all = append(all, marksOfExpression(expand(m.ApplyConfiguration.Expression))...)
 		}
 		if m.JSONPatch != nil {
-			all = append(all, marksOfExpression(m.JSONPatch.Expression)...)
+			all = append(all, marksOfExpression(expand(m.JSONPatch.Expression))...)
 		}
 	}
 	return all
 }
 
 // marksOfMatch returns the marks in what selects the requests of a policy, and in its variables.
-func marksOfMatch(match *admissionv1.MatchResources, conditions []admissionv1.MatchCondition, variables []admissionv1.Variable) []mark {
+func marksOfMatch(match *admissionv1.MatchResources, conditions []admissionv1.MatchCondition, variables []admissionv1.Variable, expand func(string) string) []mark {
 	var all []mark
 	if match != nil {
 		all = marksOfSelector(match.ObjectSelector)
+		for _, r := range match.ExcludeResourceRules {
+			for _, name := range r.ResourceNames {
+				all = append(all, named(name)...)
+			}
+		}
 	}
 	for _, c := range conditions {
-		all = append(all, marksOfExpression(c.Expression)...)
+		all = append(all, marksOfExpression(expand(c.Expression))...)
 	}
 	for _, v := range variables {
-		all = append(all, marksOfExpression(v.Expression)...)
+		all = append(all, marksOfExpression(expand(v.Expression))...)
 	}
 	return all
 }
@@ -230,7 +371,45 @@ func named(form string) []mark {
 // marksOfExpression returns each key in an expression, with each of the expression's other strings and with
 // true as its value, and the forms of names in it.
 func marksOfExpression(expression string) []mark {
-	return append(labelsOfExpression(expression), namesOfExpression(expression)...)
+	return slices.Concat(labelsOfExpression(expression), namesOfExpression(expression), ownersOfExpression(expression))
+}
+
+var (
+	// aboutOwners matches an expression that looks at the owners of an object.
+	aboutOwners = regexp.MustCompile(`metadata\s*\.\s*\??ownerReferences`)
+	// versionText and kindText match an apiVersion and a kind.
+	versionText = regexp.MustCompile(`^(?:[a-z0-9.-]+/)?v\d\w*$`)
+	kindText    = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+)
+
+// ownersOfExpression returns an owner of each kind in an expression that looks at the owners of an object. Without a kind
+// there, any owner counts. The garbage collector deletes no object whose owners have a kind that the cluster lacks.
+func ownersOfExpression(expression string) []mark {
+	if !aboutOwners.MatchString(expression) {
+		return nil
+	}
+	var versions, kinds []string
+	for _, m := range literals.FindAllStringSubmatch(expression, -1) {
+		switch text := m[1] + m[2]; {
+		case versionText.MatchString(text):
+			versions = append(versions, text)
+		case kindText.MatchString(text):
+			kinds = append(kinds, text)
+		}
+	}
+	if len(versions) == 0 {
+		versions = []string{"example.com/v1"}
+	}
+	if len(kinds) == 0 {
+		kinds = []string{"Owner"}
+	}
+	var all []mark
+	for _, version := range versions {
+		for _, kind := range kinds {
+			all = append(all, mark{ownerMark, version + " " + kind})
+		}
+	}
+	return all
 }
 
 func labelsOfExpression(expression string) []mark {
@@ -267,20 +446,22 @@ var kyvernoPolicies = []schema.GroupVersionKind{
 
 // kyvernoMarks returns the marks of the exclusions and preconditions of Kyverno's policies, and of the exceptions from
 // these policies.
-func kyvernoMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
-	var all []mark
+func kyvernoMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
+	var all []exemption
 	for _, kind := range kyvernoPolicies {
 		policies, err := listOfKyverno(ctx, admin, kind)
 		if err != nil {
 			return nil, err
 		}
 		for _, policy := range policies {
+			var marks []mark
 			rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
 			for _, rule := range rules {
 				fields, _ := rule.(map[string]any)
-				all = append(all, marksOfFilters(fields["exclude"])...)
-				all = append(all, marksOfPreconditions(fields["preconditions"])...)
+				marks = append(marks, marksOfFilters(fields["exclude"])...)
+				marks = append(marks, marksOfPreconditions(fields["preconditions"])...)
 			}
+			all = append(all, exemptionsOf(kyvernoPolicy+policy.GetName(), true, marks)...)
 		}
 	}
 	exceptions, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"})
@@ -289,9 +470,37 @@ func kyvernoMarks(ctx context.Context, admin client.Reader) ([]mark, error) {
 	}
 	for _, exception := range exceptions {
 		match, _, _ := unstructured.NestedMap(exception.Object, "spec", "match")
-		all = append(all, marksOfFilters(match)...)
+		marks := marksOfFilters(match)
 		conditions, _, _ := unstructured.NestedFieldNoCopy(exception.Object, "spec", "conditions")
-		all = append(all, marksOfPreconditions(conditions)...)
+		all = append(all, exemptionsOf("", true, append(marks, marksOfPreconditions(conditions)...))...)
+	}
+	expressed, err := kyvernoExpressions(ctx, admin)
+	return append(all, expressed...), err
+}
+
+// kyvernoExpressions returns the marks in Kyverno's policies with expressions, which have the fields of the API server's
+// own policies, and in the exceptions from them.
+func kyvernoExpressions(ctx context.Context, admin client.Reader) ([]exemption, error) {
+	var all []exemption
+	for _, kind := range []string{"ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy", "PolicyException"} {
+		policies, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "policies.kyverno.io", Version: "v1", Kind: kind})
+		if err != nil {
+			return nil, err
+		}
+		for _, policy := range policies {
+			fields, _, _ := unstructured.NestedMap(policy.Object, "spec")
+			var validating admissionv1.ValidatingAdmissionPolicySpec
+			var mutating admissionv1.MutatingAdmissionPolicySpec
+			// A field that is not as in the API server's kinds ends the conversion; the fields before it count.
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &validating)
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &mutating)
+			mutating.MatchConstraints, mutating.MatchConditions, mutating.Variables = nil, nil, nil
+			control := kyvernoPolicy + policy.GetName()
+			if kind == "PolicyException" {
+				control = ""
+			}
+			all = append(all, exemptionsOf(control, true, append(marksOf(validating), marksOfMutation(mutating)...))...)
+		}
 	}
 	return all, nil
 }

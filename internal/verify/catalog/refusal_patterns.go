@@ -14,6 +14,9 @@ import (
 // rbac is the control that refuses a request if a right is missing.
 const rbac = "RBAC"
 
+// policyControl is the prefix of the names of ValidatingAdmissionPolicies and MutatingAdmissionPolicies as controls.
+const policyControl = "policy "
+
 // quotaControl is the prefix of the names of quotas as controls.
 const quotaControl = "quota "
 
@@ -39,9 +42,9 @@ var refusals = []struct {
 	words   *regexp.Regexp
 	control func(match []string) string
 }{
-	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
+	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return policyControl + m[1] }},
 	// A MutatingAdmissionPolicy whose expression fails refuses the object.
-	{regexp.MustCompile(`\bpolicy '([^']+)' with binding '[^']*' denied request`), func(m []string) string { return "policy " + m[1] }},
+	{regexp.MustCompile(`\bpolicy '([^']+)' with binding '[^']*' denied request`), func(m []string) string { return policyControl + m[1] }},
 	{kyvernoRefusal, func(m []string) string { return kyvernoPolicy + m[1] + m[2] }},
 	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
@@ -107,12 +110,23 @@ func judge(err error, evidence string) Finding {
 	}
 	if errors.Is(err, errByChange) {
 		f := gotThrough(evidence + ", by a change of an object that it may create")
-		f.ByChange = true
+		f.InFull = true
 		return f
 	}
 	var marked *markedError
 	if errors.As(err, &marked) {
-		return gotThrough(evidence + ", with " + marked.Error())
+		f := gotThrough(evidence + ", with " + marked.Error())
+		f.InFull = true
+		return f
+	}
+	var refused *policyRefusal
+	if errors.As(err, &refused) && refused.untried != "" {
+		f := judge(refused.error, evidence)
+		if f.Outcome == Stopped {
+			f = notProven(refused.untried + ": " + f.Message)
+			f.InFull = true
+		}
+		return f
 	}
 	var held *heldError
 	if errors.As(err, &held) {
@@ -136,6 +150,7 @@ func judge(err error, evidence string) Finding {
 		return stopped(notInstalled, message)
 	}
 	control, known := controlOf(message)
+	var status apierrors.APIStatus
 	switch {
 	case !known:
 	case strings.HasPrefix(control, kyvernoPolicy) && unreachableRegistry.MatchString(err.Error()):
@@ -143,10 +158,8 @@ func judge(err error, evidence string) Finding {
 	case apierrors.IsForbidden(err):
 		return stopped(control, message)
 	// Policies and webhooks choose their status codes; RBAC and other controls do not.
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") || strings.HasPrefix(control, kyvernoPolicy) {
-			return stopped(control, message)
-		}
+	case isPolicy(control) && errors.As(err, &status):
+		return stopped(control, message)
 	}
 	// A missing kind means that the target is not installed. Whether the tenant may install the kind is
 	// another attack.

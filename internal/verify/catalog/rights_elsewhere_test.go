@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +80,17 @@ func TestClusterRights(t *testing.T) {
 	}
 }
 
+// distinct returns marks, each once.
+func distinct(all []mark) []mark {
+	var once []mark
+	for _, m := range all {
+		if !slices.Contains(once, m) {
+			once = append(once, m)
+		}
+	}
+	return once
+}
+
 // TestMarks checks which labels and annotations of a policy an attack tries.
 func TestMarks(t *testing.T) {
 	t.Parallel()
@@ -89,20 +101,35 @@ func TestMarks(t *testing.T) {
 		}
 		return s
 	}
+	using := func(variable, expression string) admissionv1.ValidatingAdmissionPolicySpec {
+		s := spec(nil, "")
+		s.Variables = []admissionv1.Variable{{Name: "v", Expression: variable}}
+		s.Validations = []admissionv1.Validation{{Expression: expression}}
+		return s
+	}
 	for name, tc := range map[string]struct {
 		spec admissionv1.ValidatingAdmissionPolicySpec
 		want []mark
 	}{
-		"no marks":    {spec(nil, "object.spec.url.startsWith('https://example.com/')"), nil},
-		"a selector":  {spec(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}}}, ""), []mark{{"skip", "true"}}},
-		"values":      {spec(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}}}, ""), []mark{{"k", "a"}}},
-		"must have":   {spec(&metav1.LabelSelector{MatchLabels: map[string]string{"k": "a"}}, ""), nil},
-		"a condition": {spec(nil, `object.metadata.annotations["example.com/ok"] != "yes it is"`), []mark{{"example.com/ok", "yes it is"}, {"example.com/ok", "true"}}},
-		"a field":     {spec(nil, `!has(object.metadata.labels.skip)`), []mark{{"skip", "true"}}},
+		"a list in a variable":   {using(`['skip']`, `object.metadata.labels.exists(k, k in variables.v)`), []mark{{"exists", "skip"}, {"exists", "true"}, {"skip", "true"}}},
+		"labels in a variable":   {using(`object.metadata.labels`, `!('skip' in variables.v)`), []mark{{"skip", "true"}}},
+		"texts of the parameter": {spec(nil, `object.metadata.labels.tier in params.data.tiers.split(',')`), []mark{{"tier", ","}, {"tier", "gold"}, {"tier", "true"}, {"gold", ","}, {"gold", "true"}}},
+		"any owner":              {spec(nil, `!has(object.metadata.ownerReferences)`), []mark{{ownerMark, "example.com/v1 Owner"}}},
+		"an owner of a kind":     {spec(nil, `object.metadata.ownerReferences.exists(o, o.kind == 'ReplicaSet' && o.apiVersion == "apps/v1")`), []mark{{ownerMark, "apps/v1 ReplicaSet"}}},
+		"no marks":               {spec(nil, "object.spec.url.startsWith('https://example.com/')"), nil},
+		"a selector":             {spec(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}}}, ""), []mark{{"skip", "true"}}},
+		"values":                 {spec(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}}}, ""), []mark{{"k", "a"}}},
+		"must have":              {spec(&metav1.LabelSelector{MatchLabels: map[string]string{"k": "a"}}, ""), nil},
+		"a condition":            {spec(nil, `object.metadata.annotations["example.com/ok"] != "yes it is"`), []mark{{"example.com/ok", "yes it is"}, {"example.com/ok", "true"}}},
+		"a field":                {spec(nil, `!has(object.metadata.labels.skip)`), []mark{{"skip", "true"}}},
 	} {
-		if diff := cmp.Diff(tc.want, marksOf(tc.spec), cmp.AllowUnexported(mark{})); diff != "" {
+		if diff := cmp.Diff(tc.want, distinct(marksOf(tc.spec, "gold")), cmp.AllowUnexported(mark{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	owned := mark{ownerMark, "apps/v1 ReplicaSet"}.on(configMap("team", "x"))
+	if owners := owned.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "ReplicaSet" || !(mark{ownerMark, "v1 Pod"}).clashesWith(owned) {
+		t.Errorf("got the owners %v", owners)
 	}
 	u := mark{"example.com/ok", "yes it is"}.on(configMap("team", "x"))
 	if len(u.GetLabels()) != 0 || u.GetAnnotations()["example.com/ok"] != "yes it is" {

@@ -195,12 +195,13 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 // surroundings are the data about the fleet that all attacks need.
 type surroundings struct {
 	doubts, ungoverned []string
+	webhookDoubts      []webhookDoubt
 	networkDoubts      []unenforced
 	missing            []unreadyObject
 	namespaces         []corev1.Namespace
 	proxy              *proxyEndpoint
 	controllers        map[string]client.Client
-	marks              []mark
+	exemptions         []exemption
 	mutates            bool
 	called             []calledService
 }
@@ -212,6 +213,9 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 		return nil, err
 	}
 	s.doubts = append(s.doubts, opts.Doubts...)
+	if s.webhookDoubts, err = simulatedWebhooks(ctx, admin); err != nil {
+		return nil, err
+	}
 	if s.networkDoubts, err = enginePolicies(ctx, admin, networkPlugins, processes{}); err != nil {
 		return nil, err
 	}
@@ -232,7 +236,7 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	if s.proxy, err = findProxyEndpoint(ctx, admin); err != nil {
 		return nil, err
 	}
-	if s.marks, err = exemptingMarks(ctx, admin); err != nil {
+	if s.exemptions, err = exemptingMarks(ctx, admin); err != nil {
 		return nil, err
 	}
 	if s.mutates, err = mutates(ctx, admin); err != nil {
@@ -259,7 +263,8 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
 		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
 		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
-		e.marks, e.mutates, e.called = s.marks, s.mutates, s.called
+		e.webhookDoubts = s.webhookDoubts
+		e.exemptions, e.mutates, e.called = s.exemptions, s.mutates, s.called
 		e.lacks = lacks(t, s.namespaces, s.missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {
@@ -276,13 +281,13 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 	return all, nil
 }
 
-// shareChanges copies the findings of attacks that got through by the change of an object, or with a
-// further identity, to the tenants of the same shape: these only tried to create the object with their
-// account.
+// shareChanges copies the findings of attacks that got through by the change of an object, with a mark that exempts
+// the object from a policy, or with a further identity, to the tenants of the same shape: these only tried to create
+// the object with their account.
 func (r *Report) shareChanges() {
 	changed := map[[2]string]Finding{}
 	for _, made := range r.Results {
-		if made.Finding.ByChange || len(made.Finding.Further) > 0 {
+		if made.Finding.InFull || len(made.Finding.Further) > 0 {
 			changed[[2]string{made.Tenant, made.Attack.Key()}] = made.Finding
 		}
 	}

@@ -59,8 +59,8 @@ type Scenario struct {
 	inFull bool
 	// ordinaries are the objects of [Scenario.ordinary], which are created once.
 	ordinaries *ordinaries
-	// marks are the labels and annotations that may exempt an object from a policy of the fleet.
-	marks []mark
+	// exemptions are the labels, annotations and names that may exempt an object from a policy of the fleet.
+	exemptions []exemption
 	// mutates is set if a policy or a webhook of the fleet may change objects.
 	mutates bool
 	// called are the Services in all namespaces that the API server calls.
@@ -109,6 +109,8 @@ type Scenario struct {
 	// doubts are parts of the fleet that are simulated or missing here and may contain controls; see
 	// [unprovableControls].
 	doubts []string
+	// webhookDoubts are webhooks that do not run here and may stop attacks.
+	webhookDoubts []webhookDoubt
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.

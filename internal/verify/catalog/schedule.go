@@ -268,10 +268,16 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 // withDoubts returns the finding. An attack that got through is not proven if an admission policy may stop
 // the attack and a part of the fleet that may contain such a policy is simulated or missing.
 func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
-	if len(e.doubts) == 0 || !a.admission() {
+	doubts := slices.Clone(e.doubts)
+	for _, w := range e.webhookDoubts {
+		if w.concerns(a) {
+			doubts = append(doubts, w.name)
+		}
+	}
+	if len(doubts) == 0 || !a.admission() {
 		return f
 	}
-	doubtful := notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
-	doubtful.ByChange, doubtful.Further = f.ByChange, f.Further
+	doubtful := notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(doubts, ", ")))
+	doubtful.InFull, doubtful.Further = f.InFull, f.Further
 	return doubtful
 }

@@ -20,10 +20,8 @@ import (
 )
 
 // unprovableControls returns the parts of the fleet that may contain controls but that this cluster only
-// simulates: objects that it assumes to be ready without applying them, webhooks with failurePolicy Ignore
-// and a simulated server, and policies that a simulated Pod enforces. The webhooks of Tenure's quotas are
-// not controls: they move quota, and the quota decides. Objects that a tenant applies to its own namespaces
-// contain no control.
+// simulates: objects that it assumes to be ready without applying them, and policies that a simulated Pod enforces.
+// Objects that a tenant applies to its own namespaces contain no control. For webhooks see [simulatedWebhooks].
 func unprovableControls(ctx context.Context, admin client.Reader, tenants []discovery.Tenant) ([]string, error) {
 	confined, err := confinedAccounts(ctx, admin, tenants)
 	if err != nil {
@@ -46,15 +44,11 @@ func unprovableControls(ctx context.Context, admin client.Reader, tenants []disc
 	if err != nil {
 		return nil, err
 	}
-	hooks, err := simulatedWebhooks(ctx, admin, processes)
-	if err != nil {
-		return nil, err
-	}
 	policies, err := enginePolicies(ctx, admin, policyEngines, processes)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(doubts, hooks, describeUnenforced(policies)), nil
+	return append(doubts, describeUnenforced(policies)...), nil
 }
 
 // confinedAccounts returns the accounts of tenants without a ClusterRoleBinding: they can create no policy
@@ -78,9 +72,34 @@ func confinedAccounts(ctx context.Context, admin client.Reader, tenants []discov
 	return confined, nil
 }
 
-// simulatedWebhooks returns the webhooks that the API server skips here, because no process of the local
-// cluster serves them.
-func simulatedWebhooks(ctx context.Context, admin client.Reader, processes processes) ([]string, error) {
+// webhookDoubt is a webhook that may stop attacks and that the API server skips here.
+type webhookDoubt struct {
+	// name is the name of the webhook with the reason why it does not run here.
+	name  string
+	rules []admissionv1.RuleWithOperations
+}
+
+// concerns reports whether the API server asks the webhook about an object of a kind that the attack tries. Rules name
+// resources and attacks name kinds, so that API groups do not count.
+func (w webhookDoubt) concerns(a Attack) bool {
+	kinds := a.Kinds
+	if a.Via == Git {
+		kinds = slices.Concat(kinds, everySync)
+	}
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind string) bool {
+		resource, subresource, _ := strings.Cut(resourceOf(kind), "/")
+		return slices.ContainsFunc(w.rules, func(r admissionv1.RuleWithOperations) bool {
+			return slices.ContainsFunc(r.Resources, func(of string) bool {
+				ruled, sub, _ := strings.Cut(of, "/")
+				return resource == "*" || (ruled == "*" || ruled == resource) && (sub == "*" || sub == subresource)
+			})
+		})
+	})
+}
+
+// simulatedWebhooks returns the webhooks with failurePolicy Ignore that the API server skips here, because no process of the
+// local cluster serves them. The webhooks of Tenure's quotas are not controls: they move quota, and the quota decides.
+func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt, error) {
 	var validating admissionv1.ValidatingWebhookConfigurationList
 	var mutating admissionv1.MutatingWebhookConfigurationList
 	for _, list := range []client.ObjectList{&validating, &mutating} {
@@ -88,13 +107,21 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader, processes proce
 			return nil, fmt.Errorf("cannot see the webhooks: %w", err)
 		}
 	}
+	processes, err := findProcesses(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
 	services, err := processes.services(ctx, admin)
 	if err != nil {
 		return nil, err
 	}
-	var doubts []string
-	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType) {
-		if config.Service == nil || services[client.ObjectKey{Namespace: config.Service.Namespace, Name: config.Service.Name}] {
+	var doubts []webhookDoubt
+	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType, rules []admissionv1.RuleWithOperations) {
+		reason := "its controller is simulated"
+		switch {
+		case config.URL != nil:
+			reason = "its address is outside of the cluster"
+		case config.Service == nil, services[client.ObjectKey{Namespace: config.Service.Namespace, Name: config.Service.Name}]:
 			return
 		}
 		// These webhooks of Tenure refuse nothing on their own.
@@ -102,17 +129,17 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader, processes proce
 			return
 		}
 		if policy != nil && *policy == admissionv1.Ignore {
-			doubts = append(doubts, "webhook "+name+" (its controller is simulated)")
+			doubts = append(doubts, webhookDoubt{fmt.Sprintf("webhook %s (%s)", name, reason), rules})
 		}
 	}
 	for _, configuration := range validating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.Rules)
 		}
 	}
 	for _, configuration := range mutating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.Rules)
 		}
 	}
 	return doubts, nil

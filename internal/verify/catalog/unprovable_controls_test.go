@@ -29,12 +29,15 @@ func TestDoubts(t *testing.T) {
 		if service {
 			w.ClientConfig.Service = &admissionv1.ServiceReference{Name: "s", Namespace: "n"}
 		}
+		w.Rules = []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: []string{"pods"}}}}
 		return w
 	}
+	outside := hook("outside.of.the.cluster", admissionv1.Ignore, false)
+	outside.ClientConfig.URL = new("https://policies.example.com")
 	objects := []client.Object{
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Webhooks: []admissionv1.ValidatingWebhook{
 			hook("left.out", admissionv1.Ignore, true), hook("has.to.answer", admissionv1.Fail, true), hook("by.address", admissionv1.Ignore, false),
-			hook("pods."+admission.QuotaWebhookSuffix, admissionv1.Ignore, true),
+			hook("pods."+admission.QuotaWebhookSuffix, admissionv1.Ignore, true), outside,
 		}},
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Webhooks: []admissionv1.MutatingWebhook{{
 			Name: "changes.something", FailurePolicy: new(admissionv1.Ignore), ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Name: "s", Namespace: "n"}},
@@ -65,17 +68,56 @@ func TestDoubts(t *testing.T) {
 	if err := scheme.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build(), nil)
+	admin := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
+	got, err := unprovableControls(t.Context(), admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	hooks, err := simulatedWebhooks(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, h := range hooks {
+		names = append(names, h.name)
+	}
+	if diff := cmp.Diff([]string{"webhook left.out (its controller is simulated)", "webhook outside.of.the.cluster (its address is outside of the cluster)", "webhook changes.something (its controller is simulated)"}, names); diff != "" {
+		t.Errorf("webhooks that do not run (-want +got):\n%s", diff)
+	}
 	want := []string{
-		"webhook left.out (its controller is simulated)", "webhook changes.something (its controller is simulated)",
 		"K8sAllowedRepos denies (Gatekeeper does not run here)",
 		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here; if `make kyverno` has built it, its release is not ready)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what may hold a control (-want +got):\n%s", diff)
+	}
+}
+
+// TestWebhookDoubts checks that a webhook that does not run here is a doubt about the kinds alone that its rules name.
+func TestWebhookDoubts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason    string
+		attack    Attack
+		resources []string
+		want      bool
+	}{
+		{"the kind", Attack{Via: API, Kinds: []string{"NetworkPolicy"}}, []string{"networkpolicies"}, true},
+		{"another kind", Attack{Via: API, Kinds: []string{"ConfigMap"}}, []string{"prometheusrules", "pods"}, false},
+		{"every kind", Attack{Via: API, Kinds: []string{"ConfigMap"}}, []string{"*"}, true},
+		{"a subresource", Attack{Via: API, Kinds: []string{"Pod/ephemeralcontainers"}}, []string{"pods"}, false},
+		{"all subresources", Attack{Via: API, Kinds: []string{"Pod/ephemeralcontainers"}}, []string{"pods/*"}, true},
+		{"subresources of every kind", Attack{Via: API, Kinds: []string{"Pod"}}, []string{"*/*"}, true},
+		{"an attack with any kind", Attack{Via: API, Kinds: []string{"*"}}, []string{"pods"}, true},
+		{"an attack without kinds", Attack{Via: API}, []string{"pods"}, true},
+		{"a commit that a Kustomization applies", Attack{Via: Git, Kinds: []string{"ConfigMap"}}, []string{"kustomizations"}, true},
+	} {
+		hook := webhookDoubt{"webhook w", []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: tc.resources}}}}
+		tc.attack.Controls = []string{"policy"}
+		f := (&Scenario{webhookDoubts: []webhookDoubt{hook}}).withDoubts(tc.attack, gotThrough("it could"))
+		if got := f.Outcome == NotProven; got != tc.want {
+			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
+		}
 	}
 }
 
@@ -151,10 +193,20 @@ func TestDoubtsBesideKyverno(t *testing.T) {
 				}
 				objects = append(objects, u)
 			}
-			got, err := unprovableControls(t.Context(), fakeClient().WithObjects(objects...).Build(), nil)
+			admin := fakeClient().WithObjects(objects...).Build()
+			hooks, err := simulatedWebhooks(t.Context(), admin)
 			if err != nil {
 				t.Fatal(err)
 			}
+			policies, err := unprovableControls(t.Context(), admin, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, h := range hooks {
+				got = append(got, h.name)
+			}
+			got = append(got, policies...)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

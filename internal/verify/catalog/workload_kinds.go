@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,11 +90,15 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 			continue
 		}
 		plain := hardenedPod("plain", nil)(e)
-		err := aboutAttack(ctx, e.tryIntact(ctx, w.of(pod)), func(ctx context.Context) error { return e.tryIntact(ctx, w.of(plain)) })
+		err := aboutAttack(ctx, e.tryExempt(ctx, w.of(pod), e.tryIntact), func(ctx context.Context) error { return e.tryIntact(ctx, w.of(plain)) })
 		refused := judge(err, "")
+		var marked *markedError
 		switch {
-		case err == nil:
-			err = aboutAttack(ctx, e.createsIntact(ctx, w.controller, pod), func(ctx context.Context) error { return e.createsIntact(ctx, w.controller, plain) })
+		case err == nil, errors.As(err, &marked):
+			err = e.podOfController(ctx, w, pod, plain)
+			if err == nil && marked != nil {
+				err = marked
+			}
 			refused = judge(err, fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", what, w.kind))
 		case refused.Control == rbac || refused.Control == notInstalled:
 			denied[w.kind] = true
@@ -107,6 +112,23 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 		f = f.and(refused)
 	}
 	return f
+}
+
+// podOfController tries the Pod that the controller of a workload creates for the tenant, with the marks that exempt the
+// Pod from a policy. The tenant chooses the labels and the annotations of the Pod, and the beginning of its name.
+func (e *Scenario) podOfController(ctx context.Context, w workload, pod, plain *unstructured.Unstructured) error {
+	var refusal error
+	err := e.tryExempt(ctx, pod, func(ctx context.Context, u *unstructured.Unstructured) error {
+		if !strings.HasSuffix(u.GetName(), pod.GetName()) {
+			return refusal
+		}
+		err := e.createsIntact(ctx, w.controller, u)
+		if refusal == nil {
+			refusal = err
+		}
+		return err
+	})
+	return aboutAttack(ctx, err, func(ctx context.Context) error { return e.createsIntact(ctx, w.controller, plain) })
 }
 
 // podsAlsoByGit registers an attack through the API, and the same attack with a Pod in the tenant's

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,3 +124,50 @@ type refusedError struct{}
 var errPolicy = errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no")
 
 func (*refusedError) Error() string { return `User "team" cannot create resource "any"` }
+
+// A policy on the Pods of controllers, or on the workloads, may exempt those with a label. The controller chooses the end
+// of a Pod's name.
+func TestExemptPodsOfControllers(t *testing.T) {
+	t.Parallel()
+	privileged := pod(map[string]any{}, map[string]any{"privileged": true})
+	refused := forbidden(errPolicy.Error())
+	for _, tc := range []struct {
+		reason string
+		mark   mark
+		// pods is set if the policy refuses Pods, and otherwise it refuses the workloads.
+		pods bool
+		want Outcome
+	}{
+		{"a label of the Pod exempts it", mark{"skip", "true"}, true, GotThrough},
+		{"the beginning of the Pod's name exempts it", mark{nameMark, "free-*"}, true, GotThrough},
+		{"the end of the Pod's name exempts it", mark{nameMark, "*-free"}, true, Stopped},
+		{"a label of the workload exempts it", mark{"skip", "true"}, false, GotThrough},
+		{"the end of the workload's name exempts it", mark{nameMark, "*-free"}, false, GotThrough},
+	} {
+		exempt := func(o client.Object) bool {
+			return o.GetLabels()["skip"] != "" || strings.Contains(o.GetName(), "free")
+		}
+		e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			switch kind := o.GetObjectKind().GroupVersionKind().Kind; {
+			case kind == "Pod":
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errRefused)
+			case kind != "ConfigMap" && !tc.pods && !exempt(o):
+				return refused
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		for account := range e.controllers {
+			e.controllers[account] = interceptor.NewClient(e.Admin, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+				if tc.pods && !exempt(o) {
+					return refused
+				}
+				return nil
+			}})
+		}
+		e.inFull, e.exemptions = true, exemptionsOf("policy p", false, []mark{tc.mark})
+		f := runsPods([]func(*Scenario) *unstructured.Unstructured{privileged}, request{what: "run a Pod", aimed: creating(privileged)})(t.Context(), e)
+		if f.Outcome != tc.want {
+			t.Errorf("%s: got %+v, want %s", tc.reason, f, tc.want)
+		}
+	}
+}
