@@ -38,6 +38,10 @@ type digest [sha256.Size]byte
 // thousand tenants. When the manager starts, it reads one kind after the other.
 const poolSize = 8192
 
+// maxSharedLabels is the maximum size of the labels that the pool keeps, in bytes. The pool keeps them when their object is
+// deleted, and a tenant can create objects with many different labels.
+const maxSharedLabels = 1 << 10
+
 // common is the pool of the manager's cache.
 var common = &valuePool{size: poolSize}
 
@@ -110,6 +114,9 @@ func (p *valuePool) metadata(o metav1.Object) {
 	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
 		// Neither names nor values of labels contain these separators.
 		key.WriteString("\x00" + name + "\x01" + m.Labels[name])
+	}
+	if key.Len() > maxSharedLabels {
+		return
 	}
 	m.Labels = same(p, key.String(), m.Labels)
 }

@@ -45,6 +45,8 @@ type authorizationCache struct {
 	globals, settings cache.SharedIndexInformer
 	change            *changeSignal
 	history           *history
+	// limit counts the RoleBindings and Roles that tenants can write.
+	limit *namespaceLimit
 	// begun is true once all informers have synced.
 	begun atomic.Bool
 }
@@ -59,7 +61,7 @@ type informerKind struct {
 }
 
 func newAuthorizationCache(config *rest.Config, withCapsule bool) (*authorizationCache, error) {
-	v := &authorizationCache{change: newSignal(), history: newHistory()}
+	v := &authorizationCache{change: newSignal(), history: newHistory(), limit: newNamespaceLimit(maxNamespaceSize)}
 	kinds := []informerKind{
 		{&v.namespaces, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, cache.Indexers{byTenant: indexTenant}},
 		{&v.tenants, v1alpha1.GroupVersion, "tenants", &v1alpha1.Tenant{}, cache.Indexers{bySubject: indexOwners, byKind: indexShared}},
@@ -99,7 +101,7 @@ func (v *authorizationCache) newInformer(config *rest.Config, version schema.Gro
 		return nil, err
 	}
 	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), object, 0, indexers)
-	if err := informer.SetTransform(trim); err != nil {
+	if err := informer.SetTransform(v.transform); err != nil {
 		return nil, err
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
@@ -108,8 +110,12 @@ func (v *authorizationCache) newInformer(config *rest.Config, version schema.Gro
 				v.recordChange(nil, o)
 			}
 		},
-		DeleteFunc: func(o any) { v.recordChange(o, nil) },
+		DeleteFunc: func(o any) {
+			v.recordChange(o, nil)
+			v.release(o, nil)
+		},
 		UpdateFunc: func(old, now any) {
+			v.release(old, now)
 			if !sameForCache(old, now) {
 				v.recordChange(old, now)
 			}
@@ -129,6 +135,40 @@ func sameForCache(old, now any) bool {
 	a.(metav1.Object).SetResourceVersion("")
 	b.(metav1.Object).SetResourceVersion("")
 	return equality.Semantic.DeepEqual(a, b)
+}
+
+// transform removes what the cache does not need of an object. It drops the last subjects and rules of the
+// RoleBindings and Roles of a namespace that reach [maxNamespaceSize].
+func (v *authorizationCache) transform(o any) (any, error) {
+	kept, err := trim(o)
+	if err != nil {
+		return nil, err
+	}
+	switch kept := kept.(type) {
+	case *rbacv1.RoleBinding:
+		if !v.ofPlatform(kept.Labels) {
+			kept.Subjects = slices.Clone(kept.Subjects[:v.limit.reserve(kept, sizesOfSubjects(kept))])
+		}
+	case *rbacv1.Role:
+		if r, ok := o.(*rbacv1.Role); ok && !v.ofPlatform(r.Labels) {
+			kept.Rules = slices.Clone(kept.Rules[:v.limit.reserve(kept, sizesOfRules(kept))])
+		}
+	}
+	return kept, nil
+}
+
+// release releases the memory of an object that the cache dropped, or replaced by another object of its name.
+func (v *authorizationCache) release(old, now any) {
+	if unknown, ok := old.(cache.DeletedFinalStateUnknown); ok {
+		old = unknown.Obj
+	}
+	before, ok := old.(metav1.Object)
+	if !ok {
+		return
+	}
+	if after, ok := now.(metav1.Object); !ok || after.GetUID() != before.GetUID() {
+		v.limit.release(before)
+	}
 }
 
 // trim removes the fields that the cache does not need.
@@ -249,12 +289,16 @@ func (v *authorizationCache) all() []cache.SharedIndexInformer {
 // run starts the informers, which run until the context ends. It returns when all informers
 // have synced, or an error if the context ends before.
 func (v *authorizationCache) run(ctx context.Context) error {
-	for _, informer := range v.all() {
-		go informer.RunWithContext(ctx)
-	}
-	for _, informer := range v.all() {
-		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return fmt.Errorf("cannot read namespaces, tenants and RBAC: %w", context.Cause(ctx))
+	// The profile comes first: it names the platform's namespaces, whose objects have no limit.
+	others := slices.DeleteFunc(v.all(), func(i cache.SharedIndexInformer) bool { return i == v.profiles })
+	for _, informers := range [][]cache.SharedIndexInformer{{v.profiles}, others} {
+		for _, informer := range informers {
+			go informer.RunWithContext(ctx)
+		}
+		for _, informer := range informers {
+			if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				return fmt.Errorf("cannot read namespaces, tenants and RBAC: %w", context.Cause(ctx))
+			}
 		}
 	}
 	v.history.begin(v.version())
