@@ -105,7 +105,7 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.StringVar(&o.WebhookAddr, "webhook-addr", ":9443", "address that serves the webhooks; 0 disables them")
-	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "`file` with the CA certificates of the client certificate that the API server presents to webhooks; with this flag, the webhooks refuse all other clients")
+	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "`file` with the CA certificates of the client certificate that the API server presents to webhooks, read again after changes; with this flag, the webhooks refuse all other clients")
 	flags.StringVar(&o.WebhookClientName, "webhook-client-name", "kube-apiserver", "common name or DNS name in the API server's client certificate")
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "address to which notification-controller receives events; without it, a tenant's Alerts get no events about the tenant's syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let only one of several replicas, the leader, reconcile")

@@ -119,7 +119,7 @@ func (p *Proxy) withPanicRecovery(next http.Handler) http.Handler {
 			if w.code != 0 {
 				panic(http.ErrAbortHandler)
 			}
-			err = unavailable(errors.New("the proxy has a fault"))
+			err = uncertain(errors.New("the proxy has a fault"))
 		}()
 		next.ServeHTTP(w, r)
 		return nil

@@ -129,10 +129,25 @@ func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
 				writeError(w, r.Header.Get("Accept"), refuse("timeout", apierrors.NewTimeoutError("the API server has not answered in time", 1)), p.metrics)
 			default:
 				p.log.Debug("cannot pass a request on", "error", err)
-				writeError(w, r.Header.Get("Accept"), unavailable(errors.New("there is no connection")), p.metrics)
+				failed := uncertain
+				if readOnly(r.Method) || neverSent(err) {
+					failed = unavailable
+				}
+				writeError(w, r.Header.Get("Accept"), failed(errNoConnection), p.metrics)
 			}
 		},
 	}
+}
+
+// readOnly reports whether requests with a method change nothing.
+func readOnly(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// neverSent reports whether a request failed because the proxy could not connect to the API server.
+func neverSent(err error) bool {
+	var connection *net.OpError
+	return errors.As(err, &connection) && connection.Op == "dial"
 }
 
 // passThrough passes a request on to the API server. It is the end of the filter chain.

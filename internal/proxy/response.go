@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -149,11 +151,31 @@ func tooMany(label, format string, args ...any) *refusal {
 	return refuse(label, apierrors.NewTooManyRequests(fmt.Sprintf(format, args...), 1))
 }
 
+// retryAfter is the time in seconds after which a client may repeat a request while the API server does not
+// answer. Clients such as kubectl repeat it ten times.
+const retryAfter = 1
+
 // unavailable returns the refusal if the proxy cannot ask the API server: the proxy fails
-// closed.
+// closed. The client may repeat the request, which the API server has not executed.
 func unavailable(err error) *refusal {
+	r := uncertain(err)
+	r.status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return r
+}
+
+// uncertain is [unavailable] for a request that the API server may have executed. The client does not repeat it by
+// itself: it would, for example, report that an object exists that it has just created.
+func uncertain(err error) *refusal {
+	var connection *net.OpError
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &connection) || errors.As(err, &certificate) {
+		err = errNoConnection // without the addresses and names of the API server
+	}
 	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot reach the API server: %v; try again", err)))
 }
+
+// errNoConnection is the reason that clients get if a connection to the API server fails.
+var errNoConnection = errors.New("there is no connection")
 
 // asRefusal returns the refusal that the client gets for an error.
 func asRefusal(err error) *refusal {

@@ -3,13 +3,11 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -206,16 +204,12 @@ func clientCertificates(file, name string) (func(*tls.Config), error) {
 	if file == "" {
 		return func(*tls.Config) {}, nil
 	}
-	content, err := os.ReadFile(file)
+	authorities, err := certs.ReadAuthorities(file, time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the authorities of the API server's certificate: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("cannot verify the API server's certificate: %s has no authority in PEM", file)
-	}
 	return func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, pool
+		authorities.Require(c, tls.RequireAndVerifyClientCert)
 		c.VerifyConnection = func(state tls.ConnectionState) error {
 			leaf := state.PeerCertificates[0]
 			if leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name) {

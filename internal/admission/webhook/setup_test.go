@@ -32,7 +32,15 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	pair, err := authority.Issue(pki.Request{CommonName: "webhook"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := pair.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{served}}
 	option(server.TLS)
 	server.StartTLS()
 	t.Cleanup(server.Close)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,12 +21,15 @@ import (
 // in bytes.
 type ofSize func(r *http.Request)
 
+// errNoConnection is the error of a connection, with an address that clients must not see.
+var errNoConnection = errors.New("dial tcp 192.0.2.1:6443: connection refused")
+
 func (f ofSize) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
 	namespace := strings.Split(r.URL.Path, "/")[4]
 	var size int
 	if _, err := fmt.Sscanf(namespace, "n-%d", &size); err != nil {
-		return nil, err
+		return nil, errNoConnection
 	}
 	w := httptest.NewRecorder()
 	fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"<&>"},"data":{"x":%q}},{"of":%q}]}`, strings.Repeat("x", size), namespace)
@@ -52,8 +56,8 @@ func (s *Server) lists(t *testing.T, flowKey string, namespaces ...string) *http
 func TestBoundOfLists(t *testing.T) {
 	t.Parallel()
 	s := bounded(ofSize(func(*http.Request) {}))
-	if w := s.lists(t, "ann", "elsewhere"); w.Code != http.StatusBadGateway {
-		t.Errorf("where there is no answer: got %d %s", w.Code, w.Body)
+	if w := s.lists(t, "ann", "elsewhere"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), errNoConnection.Error()) {
+		t.Errorf("where there is no answer: got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, tc := range []struct {
 		reason     string

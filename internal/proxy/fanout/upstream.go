@@ -18,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// errUnreachable says that a request to the API server failed.
+var errUnreachable = errors.New("cannot reach the API server")
+
 // send sends the request for one namespace to the API server. It does not change the header.
 func (s *Server) send(ctx context.Context, q Request, namespace string, header http.Header, query url.Values) (*http.Response, error) {
 	address := *s.Base
@@ -31,7 +34,7 @@ func (s *Server) send(ctx context.Context, q Request, namespace string, header h
 	one.Header = header
 	response, err := s.Transport.RoundTrip(one)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the API server: %w", err)
+		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
 	}
 	return response, nil
 }
@@ -96,11 +99,15 @@ func expired(message string) *apierrors.StatusError {
 	return statusError(http.StatusGone, metav1.StatusReasonExpired, message)
 }
 
-// refuse answers with an error, as the API server does.
+// refuse answers with an error, as the API server does. The client does not see the reason of a failed connection, which
+// contains the address of the API server.
 func refuse(w http.ResponseWriter, err error) {
 	var known *apierrors.StatusError
 	if !errors.As(err, &known) {
-		known = statusError(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
+		if errors.Is(err, errUnreachable) {
+			err = errUnreachable
+		}
+		known = statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error())
 	}
 	known.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, err := json.Marshal(known.ErrStatus)
@@ -108,7 +115,7 @@ func refuse(w http.ResponseWriter, err error) {
 		panic(err) // a Status can always be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if known.ErrStatus.Code == http.StatusTooManyRequests {
+	if code := known.ErrStatus.Code; code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(budget.RetryAfter))
 	}
 	w.WriteHeader(int(known.ErrStatus.Code))

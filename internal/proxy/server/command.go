@@ -95,7 +95,7 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.TLSSecret, "tls-secret", "", "`Secret` in the proxy's namespace, in which the replicas share the certificate that they create; needs the variable RUNTIME_NAMESPACE")
 	flags.StringVar(&o.TLSTrust, "tls-trust", "tenure-proxy-ca", "`ConfigMap` in the proxy's namespace; the proxy writes the CA of this certificate into its key ca.crt")
 	flags.StringArrayVar(&o.TLSHosts, "tls-host", nil, "name in the certificate that the proxy creates; repeatable")
-	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "file with the CA of accepted client certificates; the proxy needs the right to impersonate their users")
+	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "file with the CA of accepted client certificates, read again after changes; the proxy needs the right to impersonate their users")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "maximum time for open requests to end after a signal")

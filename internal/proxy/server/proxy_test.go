@@ -83,6 +83,10 @@ func TestRun(t *testing.T) {
 	free := addresses(t, 3)
 	o := Options{Listen: free[0], HealthAddr: free[1], MetricsAddr: free[2], TLSDir: t.TempDir(), ShutdownTimeout: patience}
 	write(t, authority, o.TLSDir, "first")
+	o.ClientCAFile = filepath.Join(t.TempDir(), "clients.crt")
+	if err := os.WriteFile(o.ClientCAFile, authority.CertPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	config := &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"github.com/tenure-dev/tenure/internal/process/certs"
 	"github.com/tenure-dev/tenure/internal/process/pki"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -26,14 +27,11 @@ import (
 func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger) (*tls.Config, func(*http.Request) error, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.ClientCAFile != "" {
-		authorities, err := os.ReadFile(o.ClientCAFile)
+		authorities, err := certs.ReadAuthorities(o.ClientCAFile, time.Now)
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read the CA certificates of clients: %w", err)
 		}
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
-		if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-			return nil, nil, fmt.Errorf("cannot read the CA certificates of clients: no certificate in %s", o.ClientCAFile)
-		}
+		authorities.Require(config, tls.VerifyClientCertIfGiven)
 	}
 	always := func(*http.Request) error { return nil }
 	certFile, keyFile, err := o.certFiles()
