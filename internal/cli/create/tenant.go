@@ -60,7 +60,7 @@ role bindings, as "flux create tenant" does.`,
 		Example: `  tenure create tenant dev-team --with-namespace apps \
     --git-url https://github.com/acme/dev-team --branch main \
     --fleet . --environment staging=./staging --environment production=./production`,
-		Args: name,
+		Args: one("name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.tenant.Name = args[0]
 			t.tenant.Chosen = map[string]bool{}
