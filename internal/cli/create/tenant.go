@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -113,6 +114,9 @@ func (t *tenantOptions) run(ctx context.Context) error {
 			return err
 		}
 		options.Environments = append(options.Environments, env)
+	}
+	if err := local.CheckTop(t.fleet); err != nil {
+		return err
 	}
 	if err := layout.CheckSyntax(t.fleet); err != nil {
 		return err
