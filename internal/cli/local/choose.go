@@ -44,7 +44,7 @@ func (f *Flags) chooseFleet() ([]string, error) {
 	}
 	wayOut, problem := found.Diagnose(dir)
 	if f.Cluster.Fleet == "" {
-		wayOut = cmp.Or(aboveWorkDir(), wayOut)
+		wayOut = cmp.Or(above("."), wayOut)
 	}
 	if f.Cluster.Fleet == "" && !f.several {
 		return []string{fmt.Sprintf("running a bare Kubernetes without a fleet: %v; %s", problem, wayOut)}, nil
@@ -52,16 +52,17 @@ func (f *Flags) chooseFleet() ([]string, error) {
 	return nil, ui.WithHint(fmt.Errorf("%s: %w", missing, problem), wayOut)
 }
 
-// aboveWorkDir returns the flags for the fleet whose repository the working directory is in, or "".
-func aboveWorkDir() string {
-	dir, err := os.Getwd()
+// above returns the flags for the fleet whose repository a folder is in, or "".
+func above(dir string) string {
+	full, err := filepath.Abs(dir)
 	if err != nil {
 		return ""
 	}
-	fleet, inside, found := fleetAbove(dir)
+	fleet, inside, found := fleetAbove(full)
 	if len(found.Clusters) == 0 {
 		return ""
 	}
+	fleet = filepath.Join(dir, fleet)
 	for _, c := range found.Clusters {
 		if len(found.Clusters) == 1 || strings.HasPrefix(filepath.ToSlash(inside)+"/", c.Path+"/") {
 			return fmt.Sprintf("give --fleet %s --path %s", fleet, c.Path)
