@@ -30,7 +30,7 @@ var (
 	// ErrRunning reports that a cluster of this name runs already.
 	ErrRunning = errors.New("a cluster of that name is running")
 	// ErrNotRunning reports that no cluster of this name runs.
-	ErrNotRunning = errors.New("no cluster of that name is running")
+	ErrNotRunning = errors.New("no local cluster of this name is running")
 )
 
 // Root returns the folder with the state of this user's running clusters:

@@ -269,7 +269,7 @@ func (s *helmScript) installs(checked bool) {
 // its lockdown.
 func (s *helmScript) removesManifests() {
 	s.uninstalls("nobody can be asked", 1, "cannot ask for confirmation")
-	s.uninstalls("only a look", 0, `(?s)tenure-namespaces would be deleted.*2 Tenants, 3 tenants' namespaces`, "--dry-run")
+	s.uninstalls("only a look", 0, `(?s)tenure-namespaces would be deleted.*2 Tenants, 3 namespaces of tenants`, "--dry-run")
 	if s.field("", "tenants.tenure.dev/team", ".metadata.finalizers") == "" {
 		s.t.Error("the Tenant has no finalizer while the manager runs")
 	}

@@ -93,6 +93,12 @@ var (
 
 func (o *providerOptions) run(ctx context.Context) error {
 	switch {
+	case o.owner == "":
+		return ui.WithHint(errors.New("--owner is missing"), "name the organization, group or user: --owner acme")
+	case o.repository == "":
+		return ui.WithHint(errors.New("--repository is missing"), "name it without its owner: --repository fleet")
+	case o.hostname == "":
+		return ui.WithHint(errors.New("--hostname is missing"), "name the server: --hostname git.example.com")
 	case !ownerName.MatchString(o.owner):
 		return ui.WithHint(fmt.Errorf("--owner %q is not the name of an owner", o.owner), "name the organization, group or user: --owner acme")
 	case !repositoryName.MatchString(o.repository):

@@ -3,7 +3,6 @@
 package create
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,13 +54,24 @@ func (o *options) parseLabels() (map[string]string, error) {
 	return labels, nil
 }
 
-// name validates the only argument of every subcommand.
-func name(_ *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return errors.New("the name is missing")
-	case len(args) > 1:
-		return fmt.Errorf("one name was expected, but there are more arguments: %q", args[1])
+// folder validates the only argument of a subcommand, the folder of a repository.
+func folder(cmd *cobra.Command, args []string) error {
+	err := one("folder of the repository")(cmd, args)
+	if len(args) == 0 {
+		return ui.WithHint(err, "name it, such as . for this one")
 	}
-	return nil
+	return err
+}
+
+// one validates the only argument of a subcommand. what names it, such as "name of the tenant".
+func one(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("the %s is missing", what)
+		case len(args) > 1:
+			return fmt.Errorf("one %s was expected, but there are more arguments: %q", what, args[1])
+		}
+		return nil
+	}
 }

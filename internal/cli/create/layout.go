@@ -24,7 +24,7 @@ Flux's manifests, locked down for many tenants, and the folder of its tenants. T
 keeps existing files. Run it again to add a cluster.`,
 		Example: `  tenure create fleet . --git-url ssh://git@github.com/acme/fleet --cluster staging --cluster production \
     --allow 'git=https://github.com/acme/*'`,
-		Args: name,
+		Args: folder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if security != "multi-tenant" && security != "single-tenant" {
 				return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", security)
@@ -50,7 +50,7 @@ keeps existing files. Run it again to add a cluster.`,
 // repository returns the command `create repository`.
 func (o *options) repository() *cobra.Command {
 	r := scaffold.Repository{}
-	var confirm edit.Flags
+	confirm := edit.Flags{Tenant: true}
 	cmd := &cobra.Command{
 		Use:   "repository DIR",
 		Short: "Write the folders of a tenant's repository",
@@ -58,7 +58,7 @@ func (o *options) repository() *cobra.Command {
 a chart, and the versions that staging and production follow. The command keeps existing
 files.`,
 		Example: "  tenure create repository . --namespace apps --service-account dev-team --chart podinfo --helm-url https://stefanprodan.github.io/podinfo",
-		Args:    name,
+		Args:    folder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := edit.Run(cmd.Context(), o.streams, confirm, args[0], func(s *workspace.Set) ([]string, error) { return nil, r.Write(s) })
 			return err

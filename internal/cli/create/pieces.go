@@ -67,6 +67,9 @@ func setText(content map[string]any, fields map[string]string) {
 // reference returns a reference to an object by name.
 func reference(name string) map[string]any { return map[string]any{"name": name} }
 
+// errNoURL reports that --url is missing.
+var errNoURL = errors.New("the repository's address is missing: give it with --url")
+
 // gitSource are the flags of `create source git`.
 type gitSource struct {
 	namespace, url                       string
@@ -89,7 +92,7 @@ func (o *options) source() *cobra.Command {
 		Use:     "git NAME",
 		Short:   "Write the manifest of a GitRepository",
 		Example: "  tenure create source git dev-team -n apps --url https://github.com/acme/dev-team --branch main --export",
-		Args:    name,
+		Args:    one("name of the GitRepository"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			metadata, err := o.metadata(g.namespace, args[0])
 			if err != nil {
@@ -123,6 +126,9 @@ func (o *options) source() *cobra.Command {
 }
 
 func (g *gitSource) spec(interval time.Duration) (map[string]any, error) {
+	if g.url == "" {
+		return nil, errNoURL
+	}
 	if _, err := tenantrepo.ParseURL(g.url); err != nil {
 		return nil, err
 	}
@@ -181,7 +187,7 @@ func (o *options) kustomization() *cobra.Command {
 		Aliases: []string{"ks"},
 		Short:   "Write the manifest of a Kustomization",
 		Example: "  tenure create kustomization dev-team -n apps --source GitRepository/dev-team --path ./staging --service-account dev-team --prune --export",
-		Args:    name,
+		Args:    one("name of the Kustomization"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			metadata, err := o.metadata(k.namespace, args[0])
 			if err != nil {

@@ -43,7 +43,7 @@ current folder. Without such keys, or with --plain, it prints the Secret unencry
 to another program, or to a file that you then encrypt with SOPS. It prints no unencrypted
 Secret on a terminal. It prints the public key to the error stream.`,
 		Example: "  tenure create secret git dev-team-auth -n apps --url ssh://git@github.com/acme/dev-team --known-hosts-file ~/.ssh/known_hosts --export > auth.yaml",
-		Args:    name,
+		Args:    one("name of the Secret"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.runGitSecret(cmd, g, args[0])
 		},
@@ -64,6 +64,9 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 	}
 	if !o.export {
 		return o.print(nil)
+	}
+	if g.url == "" {
+		return errNoURL
 	}
 	address, err := tenantrepo.ParseURL(g.url)
 	if err != nil {

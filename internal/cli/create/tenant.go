@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -60,7 +61,7 @@ role bindings, as "flux create tenant" does.`,
 		Example: `  tenure create tenant dev-team --with-namespace apps \
     --git-url https://github.com/acme/dev-team --branch main \
     --fleet . --environment staging=./staging --environment production=./production`,
-		Args: name,
+		Args: one("name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.tenant.Name = args[0]
 			t.tenant.Chosen = map[string]bool{}
@@ -113,6 +114,9 @@ func (t *tenantOptions) run(ctx context.Context) error {
 			return err
 		}
 		options.Environments = append(options.Environments, env)
+	}
+	if err := local.CheckTop(t.fleet); err != nil {
+		return err
 	}
 	if err := layout.CheckSyntax(t.fleet); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -60,6 +61,9 @@ entries for them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if fleet == "" {
 				return ui.WithHint(errors.New("delete tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet .")
+			}
+			if err := local.CheckTop(fleet); err != nil {
+				return err
 			}
 			if err := layout.CheckSyntax(fleet); err != nil {
 				return err

@@ -51,7 +51,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 func notRunningHint() string {
 	names, err := localcluster.Running(localcluster.Root())
 	if err != nil || len(names) == 0 {
-		return "none is running at all: `tenure up` starts one"
+		return "no local cluster is running: `tenure up` starts one"
 	}
 	return "running: " + strings.Join(names, ", ") + "; choose one with --name"
 }

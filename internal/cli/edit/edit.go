@@ -25,6 +25,8 @@ type Flags struct {
 	Yes, DryRun bool
 	// Brief names the files that are new instead of showing their content.
 	Brief bool
+	// Tenant says in errors that the folder is a tenant's repository, and not the platform's.
+	Tenant bool
 }
 
 // Add adds the flags to a command.
@@ -34,6 +36,14 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 }
 
+// names returns the names of the folder's content and of its repository.
+func (f *Flags) names() (content, repository string) {
+	if f.Tenant {
+		return "the repository", "the tenant's repository"
+	}
+	return "the fleet", "the platform's repository"
+}
+
 // ErrDeclined reports that the user declined the change.
 var ErrDeclined = errors.New("nothing was changed")
 
@@ -41,9 +51,10 @@ var ErrDeclined = errors.New("nothing was changed")
 // output; the notes of the plan and the question go to the error stream. Run reports whether
 // it wrote files.
 func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*workspace.Set) (notes []string, err error)) (written bool, err error) {
+	content, repository := flags.names()
 	s, err := workspace.Open(dir)
 	if err != nil {
-		return false, explainFolder(dir, err)
+		return false, explainFolder(dir, content, repository, err)
 	}
 	defer func() { _ = s.Close() }()
 	notes, err := plan(s)
@@ -84,22 +95,23 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 		}
 	}
 	if err := s.Apply(); err != nil {
-		return false, fmt.Errorf("cannot change the fleet: %w", err)
+		return false, fmt.Errorf("cannot change %s: %w", content, err)
 	}
 	_, err = fmt.Fprintln(streams.Err, "the files are written: look at them, commit and push")
 	return true, err
 }
 
-// explainFolder returns the error of a folder that cannot be opened, with the way out.
-func explainFolder(dir string, err error) error {
+// explainFolder returns the error of a folder that cannot be opened, with the way out. content and repository are
+// of [Flags.names].
+func explainFolder(dir, content, repository string, err error) error {
 	info, statErr := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return ui.WithHint(fmt.Errorf("cannot read the fleet: there is no folder %s", dir), "name the folder of the platform's repository; for a new one, create it first: mkdir "+dir)
+		return ui.WithHint(fmt.Errorf("cannot read %s: there is no folder %s", content, dir), "name the folder of "+repository+"; for a new one, create it first: mkdir "+dir)
 	case statErr == nil && !info.IsDir():
-		return fmt.Errorf("cannot read the fleet: %s is a file: name the folder of the platform's repository", dir)
+		return fmt.Errorf("cannot read %s: %s is a file: name the folder of %s", content, dir, repository)
 	}
-	return fmt.Errorf("cannot read the fleet: %w", err)
+	return fmt.Errorf("cannot read %s: %w", content, err)
 }
 
 // summary removes the content of new files from a diff.
@@ -197,7 +209,7 @@ func printable(text string) string {
 func Ask(ctx context.Context, streams ui.IO, question string) error {
 	err := Confirm(ctx, streams, question)
 	if errors.Is(err, ErrNobody) {
-		return ui.WithHint(err, "make it with --yes, or only look with --dry-run")
+		return ui.WithHint(err, "confirm with --yes, or only show the change with --dry-run")
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
@@ -30,12 +31,27 @@ type connectFunc func(clusterFlags) (client.WithWatch, error)
 type command struct {
 	use     string
 	aliases []string
-	what    string // in the help: "Get <what> and their status"
+	what    string // in the help: "Show <what> and their status"
 	kinds   []flux.Kind
+}
+
+// isDelivery reports whether the command prints a kind that has a source.
+func (c command) isDelivery() bool {
+	return c.kinds[0] == flux.Kustomization || c.kinds[0] == flux.HelmRelease
 }
 
 // several reports whether the command prints several kinds, each in its own table.
 func (c command) several() bool { return len(c.kinds) > 1 }
+
+// examples returns examples of the command. path is the path of its parent.
+func (c command) examples(path string) string {
+	path += " " + c.use
+	named := " dev-team -n apps -o yaml"
+	if c.several() {
+		named = " -n apps -o json"
+	}
+	return fmt.Sprintf("  %[1]s -A\n  %[1]s -A --status-selector ready=false\n  %[1]s%[2]s", path, named)
+}
 
 var (
 	kustomizations = command{"kustomizations", []string{"ks", "kustomization"}, "Kustomizations", []flux.Kind{flux.Kustomization}}
@@ -65,20 +81,30 @@ func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.addFlags(cmd)
-	sourcesCmd := o.subcommand(sources)
+	sourcesCmd := o.subcommand("tenure get", sources)
 	for _, c := range sourceCommands {
-		sourcesCmd.AddCommand(o.subcommand(c))
+		sourcesCmd.AddCommand(o.subcommand("tenure get sources", c))
 	}
 	tenants, _ := o.tenants()
-	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), o.subcommand(resourceSets), sourcesCmd, o.subcommand(everything), tenants)
+	for _, c := range []command{kustomizations, helmReleases, resourceSets, everything} {
+		cmd.AddCommand(o.subcommand("tenure get", c))
+	}
+	cmd.AddCommand(sourcesCmd, tenants)
 	return cmd
 }
 
-func (o *options) subcommand(c command) *cobra.Command {
+// subcommand returns the command. path is the path of its parent.
+func (o *options) subcommand(path string, c command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     c.use + " [NAME]",
 		Aliases: c.aliases,
 		Short:   "Show " + c.what + " and their status",
+		Long: "Show " + c.what + ` and their status.
+
+-o wide adds the source of Kustomizations and HelmReleases. -o json and -o yaml print one
+object for one name, and otherwise a list in the field items: not the manifests, but the
+columns, with whole revisions. -o name prints names that kubectl takes.`,
+		Example: c.examples(path),
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, strings.Join(args, ""))
@@ -88,9 +114,11 @@ func (o *options) subcommand(c command) *cobra.Command {
 	if c.several() {
 		cmd.Use, cmd.Args, cmd.ValidArgsFunction = c.use, cobra.NoArgs, cobra.NoFileCompletions
 	}
-	if c.kinds[0] == flux.Kustomization || c.kinds[0] == flux.HelmRelease {
+	if c.isDelivery() {
 		cmd.Flags().BoolVar(&o.showSource, "show-source", false, "show the source of each object")
 	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "how to print the objects: wide, name, json or yaml (default: a table)")
+	complete.Flag(cmd, "output", complete.Words(outputs...))
 	return cmd
 }
 
@@ -106,6 +134,7 @@ type options struct {
 	showSource     bool
 	labelSelector  string
 	statusSelector string
+	output         string
 }
 
 func (o *options) addFlags(cmd *cobra.Command) {
@@ -126,6 +155,9 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	var err error
 	if selection.Labels, err = labels.Parse(o.labelSelector); err != nil {
 		return fmt.Errorf("cannot read --label-selector: %w", err)
+	}
+	if err := o.checkOutput(c); err != nil {
+		return err
 	}
 	keep, err := statusFilter(o.statusSelector)
 	if err != nil {
@@ -150,7 +182,16 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	if len(rows) == 0 && !c.several() {
 		return o.nothingFound(c, name)
 	}
-	return o.print(c, slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) }))
+	rows = slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) })
+	if o.output != outputTable && o.output != outputWide {
+		return o.printObjects(rows, name)
+	}
+	if len(rows) == 0 {
+		// As in kubectl, an empty list is no error.
+		_, err := fmt.Fprintf(o.streams.Err, "no objects found in %s namespace\n", o.where())
+		return err
+	}
+	return o.print(c, rows)
 }
 
 // operatorKinds returns the kinds of flux-operator that the cluster has and that the user may list:
@@ -165,10 +206,7 @@ func operatorKinds(ctx context.Context, kube client.Reader, selection flux.Selec
 
 // nothingFound returns the same error as `flux get`.
 func (o *options) nothingFound(c command, name string) error {
-	namespace := "any"
-	if !o.allNamespaces {
-		namespace = fmt.Sprintf("%q", o.cluster.namespace)
-	}
+	namespace := o.where()
 	err := fmt.Errorf("no %s objects found in %s namespace", c.kinds[0], namespace)
 	if name != "" {
 		err = fmt.Errorf("%s object '%s' not found in %s namespace", c.kinds[0], name, namespace)
@@ -177,6 +215,14 @@ func (o *options) nothingFound(c command, name string) error {
 		err = ui.WithHint(err, "use -n NAMESPACE or -A to look elsewhere")
 	}
 	return err
+}
+
+// where returns the selected namespace for a message.
+func (o *options) where() string {
+	if o.allNamespaces {
+		return "any"
+	}
+	return fmt.Sprintf("%q", o.cluster.namespace)
 }
 
 // print prints a table for each kind that has rows.

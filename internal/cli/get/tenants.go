@@ -27,18 +27,9 @@ import (
 type tenantOptions struct {
 	*options
 	why                   bool
-	output, fleet         string
+	fleet                 string
 	asTenants, asPlatform []string
 }
-
-// The values of -o besides [ui.JSON] and [ui.YAML].
-const (
-	outputTable = ""
-	outputWide  = "wide"
-	outputName  = "name"
-)
-
-var tenantOutputs = []string{outputWide, outputName, ui.JSON, ui.YAML}
 
 // tenants returns the command `get tenants`, and its options. Tenants have no namespace, so -A has no effect, and -n
 // selects the tenants that have the namespace.
@@ -72,7 +63,7 @@ items. -o name prints names that kubectl takes, for tenants with a Tenant object
 	flags.StringArrayVar(&t.asTenants, "tenants", nil, "namespaces of tenants, as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
 	flags.StringArrayVar(&t.asPlatform, "platform", nil, "namespaces of the platform, in the form of --tenants; repeatable")
 	cmd.MarkFlagsMutuallyExclusive("why", "output")
-	complete.Flag(cmd, "output", complete.Words(tenantOutputs...))
+	complete.Flag(cmd, "output", complete.Words(outputs...))
 	return cmd, t
 }
 
@@ -100,7 +91,7 @@ func (t *tenantOptions) show(found *discovery.Found, objects map[string]*v1alpha
 		// As in kubectl, the others are printed.
 		return errors.Join(missing, t.print(tenants, found, choose))
 	}
-	if len(tenants) == 0 && t.output == outputTable && !t.why {
+	if len(tenants) == 0 && (t.output == outputTable || t.output == outputWide) && !t.why {
 		_, err := fmt.Fprintln(t.streams.Err, "no tenants found")
 		return err
 	}
@@ -128,8 +119,8 @@ func (t *tenantOptions) discover(ctx context.Context) (client.Client, *discovery
 // selection reads the names and flags that select tenants.
 func (t *tenantOptions) selection(cmd *cobra.Command, names []string) (tenantSelection, error) {
 	choose := tenantSelection{names: names}
-	if !slices.Contains(append(tenantOutputs, outputTable), t.output) {
-		return choose, ui.WithHint(fmt.Errorf("-o is wide, name, json or yaml, not %q", t.output), "see `"+cmd.CommandPath()+" --help`")
+	if err := errOutput(cmd.CommandPath(), t.output); err != nil {
+		return choose, err
 	}
 	if t.watch {
 		return choose, ui.WithHint(errors.New("get tenants has no --watch"), "watch the Tenant objects with `kubectl get tenants.tenure.dev --watch`")

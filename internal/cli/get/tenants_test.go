@@ -109,6 +109,7 @@ roles: []
 		{"an unknown name does not hide the others", "shop billing -o name", "tenant.tenure.dev/billing\n", "tenant shop not found"},
 		{"an unknown namespace", "-n shop", "", "no tenant has the namespace shop"},
 		{"no tenant matches", "-l stage=dev", "no tenants found\n", ""},
+		{"no tenant matches the wide table", "-l stage=dev -o wide", "no tenants found\n", ""},
 	} {
 		var out buffer
 		o := &options{streams: ui.IO{Out: &out, Err: &out}}

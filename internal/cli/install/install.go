@@ -30,7 +30,7 @@ folder describes. For a fleet, use ` + "`tenure profile`" + `.
 
 The cluster needs Kubernetes ` + release.OldestKubernetes + ` or newer: check this with ` + "`tenure check --pre`" + `.
 The manifests of --defaults and --shard need 1.36.`,
-		Example: `  tenure install --export --allow git=https://github.com/acme/* > flux.yaml
+		Example: `  tenure install --export --allow 'git=https://github.com/acme/*' > flux.yaml
   kubectl apply --server-side -f flux.yaml   # twice, if kinds were new`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -348,6 +349,9 @@ func (o *options) apply(ctx context.Context, kube client.Client, account types.N
 func writeFile(name string, content []byte) error {
 	// Only the owner can read a temporary file.
 	file, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-*")
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write %s: there is no folder %s", name, filepath.Dir(name))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}

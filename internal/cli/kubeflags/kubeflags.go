@@ -63,7 +63,8 @@ const maxContexts = 10
 func (f *Flags) diagnose(err error) (advice string, cause error) {
 	advice = LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG")
 	var contexts []string
-	if raw, rawErr := f.ClientConfig().RawConfig(); rawErr == nil {
+	raw, rawErr := f.ClientConfig().RawConfig()
+	if rawErr == nil {
 		contexts = slices.Sorted(maps.Keys(raw.Contexts))
 	}
 	list := strings.Join(contexts[:min(len(contexts), maxContexts)], ", ")
@@ -75,12 +76,14 @@ func (f *Flags) diagnose(err error) (advice string, cause error) {
 	switch {
 	case len(contexts) > 0 && f.Context != "" && !slices.Contains(contexts, f.Context):
 		return "the contexts of the kubeconfig: " + list, err
+	case f.Kubeconfig == "" && file != "" && errors.Is(missing, fs.ErrNotExist):
+		return advice, fmt.Errorf("$KUBECONFIG is %s, and there is no such file", file)
+	case f.Context != "" && len(contexts) == 0 && rawErr == nil:
+		return advice, fmt.Errorf("context %q does not exist: there is no kubeconfig, or it has no contexts", f.Context)
 	case !clientcmd.IsEmptyConfig(err):
 		return advice, err
 	case len(contexts) > 0:
 		return "choose one with --context: " + list, errors.New("the kubeconfig has no current context")
-	case f.Kubeconfig == "" && file != "" && errors.Is(missing, fs.ErrNotExist):
-		return advice, fmt.Errorf("$KUBECONFIG is %s, and there is no such file", file)
 	}
 	return advice, errors.New("there is no kubeconfig, or it is empty")
 }

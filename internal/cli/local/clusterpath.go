@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -21,8 +22,11 @@ func ClusterPath(streams ui.IO, fleet, path string) (string, error) {
 	}
 	switch len(found.Clusters) {
 	case 0:
-		_, problem := found.Diagnose(fleet)
-		return "", ui.WithHint(fmt.Errorf("--path is missing: %w", problem), "name the platform's repository with --fleet DIR, and the cluster's folder in it with --path CLUSTER; `tenure create fleet` writes one")
+		wayOut, problem := found.Diagnose(fleet)
+		if len(found.Nested) == 0 {
+			wayOut = cmp.Or(above(fleet), "name the platform's repository with --fleet DIR, and the cluster's folder in it with --path CLUSTER; `tenure create fleet` writes one")
+		}
+		return "", ui.WithHint(fmt.Errorf("--path is missing: %w", problem), wayOut)
 	case 1:
 		only := found.Clusters[0]
 		fmt.Fprintf(streams.Err, "• --path %s: the %s in %s syncs this folder\n", only.Path, only.Kind, only.File)

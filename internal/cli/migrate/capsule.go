@@ -44,12 +44,15 @@ enforce. If another component enforces the field, accept it with the annotation 
   tenure migrate capsule --keep
 
   # Print Tenants of Tenure for the Tenants in a fleet.
-  tenure migrate capsule --fleet . > tenants.yaml`,
+  tenure migrate capsule --fleet . > tenants.yaml
+
+  # Print Tenants of Tenure for Capsule's objects in the standard input.
+  kubectl get tenants.capsule.clastix.io -o yaml | tenure migrate capsule -f - > tenants.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.files, "filename", "f", nil, "a `file` or folder with Capsule's objects; repeatable")
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "a `file` or folder with Capsule's objects, or - for the standard input; repeatable")
 	flags.StringVar(&o.fleet, "fleet", "", "`folder` of the platform's repository with Capsule's objects")
 	flags.BoolVar(&o.keep, "keep", false, "keep Capsule's Tenants, and print no Tenants of Tenure")
 	o.Add(cmd, flags)
@@ -58,7 +61,7 @@ enforce. If another component enforces the field, accept it with the annotation 
 }
 
 func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
-	in, err := o.read(cmd.Context())
+	in, err := o.read(cmd.Context(), streams.In)
 	if err != nil {
 		return err
 	}

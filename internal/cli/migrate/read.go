@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,8 +32,8 @@ type input struct {
 	others        []object
 }
 
-// read reads the objects from the files, or from the cluster if no files are given.
-func (o *capsuleOptions) read(ctx context.Context) (*input, error) {
+// read reads the objects from the files, of which "-" is the standard input, or from the cluster if no files are given.
+func (o *capsuleOptions) read(ctx context.Context, stdin io.Reader) (*input, error) {
 	paths := slices.Clone(o.files)
 	if o.fleet != "" {
 		paths = append(paths, o.fleet)
@@ -42,15 +43,22 @@ func (o *capsuleOptions) read(ctx context.Context) (*input, error) {
 		return in, o.readCluster(ctx, in)
 	}
 	for _, path := range paths {
-		if err := in.readFiles(path); err != nil {
+		if err := in.readFiles(path, stdin); err != nil {
 			return nil, err
 		}
 	}
 	return in, nil
 }
 
-// readFiles reads a file, or the YAML and JSON files of a folder.
-func (in *input) readFiles(path string) error {
+// readFiles reads a file, the YAML and JSON files of a folder, or, for "-", the standard input.
+func (in *input) readFiles(path string, stdin io.Reader) error {
+	if path == "-" {
+		content, err := io.ReadAll(stdin)
+		if err != nil {
+			return fmt.Errorf("cannot read the standard input: %w", err)
+		}
+		return in.addAll("the standard input", content)
+	}
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -67,17 +75,22 @@ func (in *input) readFiles(path string) error {
 		if !bytes.Contains(content, []byte(group+"/")) {
 			return nil // it may be no manifest
 		}
-		objects, err := flux.ReadObjects(content)
-		if err != nil {
+		return in.addAll(name, content)
+	})
+}
+
+// addAll adds the objects in manifests. name names them in errors.
+func (in *input) addAll(name string, content []byte) error {
+	objects, err := flux.ReadObjects(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, u := range objects {
+		if err := in.add(u); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		for _, u := range objects {
-			if err := in.add(u); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // readCluster reads the objects of the kinds that the cluster serves.

@@ -115,10 +115,10 @@ func (o *options) confirm(ctx context.Context, found *lockdown.Installation) err
 	if o.yes {
 		return nil
 	}
-	question := fmt.Sprintf("%d Tenants and %d tenants' namespaces are isolated by Tenure. Delete Tenure's %d objects?", found.Tenants, found.Namespaces, len(found.Objects))
+	question := fmt.Sprintf("Tenure isolates %s and %s of tenants. Delete Tenure's %s?", ui.Number(found.Tenants, "Tenant"), ui.Number(found.Namespaces, "namespace"), ui.Number(len(found.Objects), "object"))
 	err := edit.Confirm(ctx, o.streams, question)
 	if errors.Is(err, edit.ErrNobody) {
-		return ui.WithHint(err, "uninstall with --yes, or only look with --dry-run")
+		return ui.WithHint(err, "confirm with --yes, or only show what would be deleted with --dry-run")
 	}
 	return err
 }
@@ -148,11 +148,11 @@ func (o *options) remove(ctx context.Context, cluster lockdown.Cluster, kube cli
 
 // print prints the limits that end and the objects that stay.
 func (o *options) print(found *lockdown.Installation, are string) error {
-	_, err := fmt.Fprintf(o.streams.Out, `%[1]d objects %[4]s deleted. Nothing isolates the tenants any more:
+	_, err := fmt.Fprintf(o.streams.Out, `%[1]s %[4]s deleted. Nothing isolates the tenants any more:
   RoleBindings to Tenure's roles give no rights, so that tenants' syncs stop; other rights have no limits
   quotas, limit ranges, network policies and Pod Security levels stay as they are, and tenants with rights may change them
-These stay: %[2]d Tenants, %[3]d tenants' namespaces, the TenancyProfile, the kinds, and Flux with its lockdown.
+These stay: %[2]s, %[3]s of tenants, the TenancyProfile, the kinds, and Flux with its lockdown.
 To delete the kinds and with them all Tenants: kubectl delete crd tenants.tenure.dev sourcegrants.tenure.dev tenantparameters.tenure.dev tenancyprofiles.tenure.dev
-`, len(found.Objects), found.Tenants, found.Namespaces, are)
+`, ui.Number(len(found.Objects), "object"), ui.Number(found.Tenants, "Tenant"), ui.Number(found.Namespaces, "namespace"), are)
 	return err
 }

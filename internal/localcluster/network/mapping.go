@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path"
@@ -78,6 +79,9 @@ func parseMap(value string) (Map, error) {
 		return Map{}, err
 	}
 	info, err := os.Stat(m.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Map{}, fmt.Errorf("there is no folder %s", m.Dir)
+	}
 	if err != nil {
 		return Map{}, err
 	}

@@ -52,7 +52,7 @@ func TestParseMap(t *testing.T) {
 		{"nothing to split", "https://git.example.com/a/b", Map{}, "it must be URL[#BRANCH]=DIR"},
 		{"no address", "=" + plain, Map{}, "it must be URL[#BRANCH]=DIR"},
 		{"no folder", "https://git.example.com/a/b=", Map{}, "it must be URL[#BRANCH]=DIR"},
-		{"a folder that is not there", "https://git.example.com/a/b#main=" + plain + "/missing", Map{}, "no such file"},
+		{"a folder that is not there", "https://git.example.com/a/b#main=" + plain + "/missing", Map{}, "there is no folder"},
 		{"a file", "https://git.example.com/a/b#main=" + plain + "/a.yaml", Map{}, "is not a folder"},
 		{"a file at the address of a manifest", "https://raw.example.com/a/v1/crds.yaml=" + plain + "/a.yaml", Map{KindFile, "https://raw.example.com/a/v1/crds.yaml", "", plain + "/a.yaml"}, ""},
 		{"a file is no repository", "https://git.example.com/a/b=" + plain + "/a.yaml", Map{}, "is not a folder"},
