@@ -161,10 +161,22 @@ func (r Rule) Policies() []string {
 		return []string{r.Policy(), parameters}
 	case r.scope.onePolicy():
 		return []string{r.Policy()}
-	case r.ownParameters:
-		return []string{parameters}
 	}
-	return []string{r.Policy(), parameters}
+	all := []string{r.Policy()}
+	switch {
+	case r.ownParameters:
+		all = nil
+	case r.scope == fluxObjects:
+		return append(all, partOfFlux.policy(Objects))
+	case r.scope != tenantObjects:
+		return append(all, parameters)
+	}
+	for _, of := range []part{partOfOthers, partOfPods, partOfFlux} {
+		if _, has := r.within(of); has {
+			all = append(all, of.policy(r.Policy()))
+		}
+	}
+	return all
 }
 
 // validation is a CEL expression that must be true, and CEL for the message if it is false. The API server
@@ -248,7 +260,12 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			for i, label := range tenantLabels {
 				bindings = append(bindings, r.binding(r.Name, r.Name+"-"+bindingNames[i], nil, where(metav1.LabelSelectorOpExists, label)))
 			}
-		case tenantNamespaces, fluxObjects:
+		case fluxObjects:
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
+			for i := range tenantLabels {
+				bindings = append(bindings, r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
+			}
+		case tenantNamespaces:
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), withoutParameters()))
 			for i := range tenantLabels {
 				bindings = append(bindings, r.narrowed(r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)

@@ -109,20 +109,19 @@ func TestPoliciesOfRequest(t *testing.T) {
 	t.Parallel()
 	m := matcher(t)
 	const (
-		objects     = Objects + fromParameters
-		fluxObjects = Shared + fromParameters
-		manager     = Prefix + "manager"
-		first       = Prefix + "new-namespaces"
+		manager = Prefix + "manager"
+		first   = Prefix + "new-namespaces"
 	)
+	objects, pods, fluxObjects := partOfOthers.policy(Objects), partOfPods.policy(Objects), partOfFlux.policy(Objects)
 	for _, tc := range []struct {
 		reason, namespace, group, resource string
 		want                               []string
 	}{
-		{"a Pod", governed, "", "pods", []string{objects}},
+		{"a Pod", governed, "", "pods", []string{pods}},
 		{"a Deployment", governed, "apps", "deployments", []string{objects}},
 		{"a ConfigMap", governed, "", "configmaps", []string{objects}},
 		{"a kind that nobody knows", governed, "example.com", "things", []string{objects}},
-		{"a Kustomization", governed, groupKustomize, "kustomizations", []string{objects, fluxObjects}},
+		{"a Kustomization", governed, groupKustomize, "kustomizations", []string{fluxObjects}},
 		{"a Pod before the parameters", fresh, "", "pods", []string{Objects, first}},
 		{"a Deployment before the parameters", fresh, "apps", "deployments", []string{Objects, first}},
 		{"a Service before the parameters", fresh, "", "services", []string{Objects, first}},
@@ -225,7 +224,7 @@ func TestNamespaceSelectors(t *testing.T) {
 	// takeover is about every kind, so that its binding would have to be looked at as well.
 	// So is new-namespaces, and most requests are in namespaces with parameters.
 	// images is about Pods, and is not to refuse those of Kubernetes: see TestUnknownParameters.
-	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, Prefix + "images", Prefix + "new-namespaces", shards, shards + fromParameters, Prefix + "takeover"}
+	want := []string{Objects, partOfOthers.policy(Objects), partOfPods.policy(Objects), partOfFlux.policy(Objects), Shared, Prefix + "images", Prefix + "new-namespaces", shards, shards + fromParameters, Prefix + "takeover"}
 	if diff := cmp.Diff(want, selecting); diff != "" {
 		t.Errorf("other policies have a namespace selector (-want, +got):\n%s\nit costs every request of the cluster: put it into the binding", diff)
 	}

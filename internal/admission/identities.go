@@ -54,6 +54,7 @@ func pods() Rule {
 		early:       true,
 		conditions:  []string{runsPods},
 		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "podAccount", Expression: podAccount("object")}},
+		together:    "variables.podAccount != variables.tenant && (!has(" + posture + ".accounts) || !has(" + posture + ".accounts.reconcilers) || !(variables.podAccount in " + posture + ".accounts.reconcilers))",
 		validations: []validation{{"!(variables.podAccount in variables.reconcilers)", mustNotRun + "', which Flux applies as: make another account for it'"}},
 	}
 }

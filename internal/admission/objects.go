@@ -19,36 +19,46 @@ import (
 //
 // Its match condition is true if one of the rules may apply. It contains all conditions of the rules except
 // the late conditions and the RBAC checks, which the validation evaluates.
+//
+// In namespaces with parameters, several policies share the rules: see [part].
 const Objects = Prefix + "objects"
 
-// objects returns one rule that combines the rules about objects that a policy includes: all of them for
-// namespaces with parameters (own), and otherwise those that read the profile.
+// objects returns one rule that combines the rules about a part of the objects that a policy includes.
 //
 // The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only the variable
 // refused reads them: a message cannot check RBAC. If refused contained the checks of several rules itself,
 // it would exceed the cost that the API server allows for an expression.
-func objects(own bool, includes func(Rule) bool) Rule {
+func objects(of part, includes func(Rule) bool) Rule {
 	one := Rule{Name: Objects, Title: "objects in a tenant's namespace keep to the limits of the tenant", scope: tenantObjects, compensates: true,
 		variables: []admissionregistrationv1.Variable{{Name: "action", Expression: action}}}
-	var questions, refused, refusals []string
+	var questions, refused, refusals, ofRules []string
 	var included []Rule
 	every := false
+	// Several rules have variables in common.
+	add := func(v admissionregistrationv1.Variable) {
+		if !slices.Contains(one.variables, v) {
+			one.variables = append(one.variables, v)
+		}
+	}
 	for _, r := range Rules() {
-		if r.scope != tenantObjects || r.ownParameters && !own || !includes(r) {
+		if r.scope != tenantObjects || !includes(r) {
 			continue
 		}
+		r, any := r.within(of)
+		if !any {
+			continue
+		}
+		ofRules = append(ofRules, r.variable())
 		one.compensates = one.compensates && r.compensates
 		one.resources = append(one.resources, r.resources...)
-		every = every || r.everyKind && own
+		every = every || r.everyKind && of.own
 		included = append(included, r)
 		for _, v := range r.variables {
-			if !slices.Contains(one.variables, v) {
-				one.variables = append(one.variables, v)
-			}
+			add(v)
 		}
 		wrong := fmt.Sprintf("variables.%[1]s != '' && !('%[2]s' in variables.exempt)", r.variable(), r.Name)
 		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
-		conditions := []string{r.looks(own, "variables.action")}
+		conditions := []string{r.looks(of, "variables.action")}
 		for _, condition := range slices.Concat(r.conditions, r.late) {
 			if authorizerChecks(condition) == 0 {
 				conditions = append(conditions, condition)
@@ -60,7 +70,7 @@ func objects(own bool, includes func(Rule) bool) Rule {
 			wrong += fmt.Sprintf(" && variables.rbac%d", slices.Index(questions, condition))
 		}
 		refused = append(refused, wrong)
-		variables, refusal := apart(r.variable(), r.validations)
+		variables, refusal := apart(r.variable(), of.validations(r))
 		one.variables = append(append(one.variables, variables...), admissionregistrationv1.Variable{
 			Name: r.variable(), Expression: "!(" + join(conditions, " && ") + ") ? '' :\n" + refusal,
 		})
@@ -68,13 +78,23 @@ func objects(own bool, includes func(Rule) bool) Rule {
 	if every && !slices.ContainsFunc(one.resources, isEveryObject) {
 		one.resources = append(one.resources, everyObject)
 	}
-	one.resources = merged(one.resources)
+	one.resources = of.resources(merged(one.resources))
 	for i, question := range questions {
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
 	}
+	specs := of == partOfFlux && includes(shared())
+	if specs {
+		for _, v := range specVariables() {
+			add(v)
+		}
+		refused, refusals = append(refused, "variables.specs != ''"), append(refusals, "variables.specs")
+	}
 	one.variables = append(one.variables, admissionregistrationv1.Variable{Name: "refused", Expression: join(refused, " || ")})
-	one.conditions = []string{anyApplies(included, own)}
+	one.conditions = []string{anyApplies(included, of, specs)}
 	one.refusal = strings.Join(refusals, " +\n")
+	if of.own {
+		one.variables = of.reduce(one.variables, ofRules)
+	}
 	return one
 }
 
@@ -141,11 +161,11 @@ func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
 }
 
 // suspects returns CEL that is true for requests that the rule may refuse, whoever sends them.
-func (r Rule) suspects(own bool) string {
-	all := []string{r.looks(own, "action")}
+func (r Rule) suspects(of part) string {
+	all := []string{r.looks(of, "action")}
 	// Most requests do nothing that the rule refuses, so this expression comes first. Without parameters
 	// only the namespace names the tenant, and a match condition cannot read the namespace.
-	if r.early && own {
+	if r.early && of.own {
 		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
 		all = append(all, "!("+inline(cmp.Or(r.together, holding(r.validations)), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
 	}
@@ -217,8 +237,8 @@ const action = "request.operation + ' ' + request.resource.group + '/' + request
 // looks returns CEL that is true if the rule covers a request; variable holds the action of the request. A
 // rule for every kind excludes Namespaces, whose content has rules of its own, except for their deletion.
 // It also excludes CONNECT requests, which have no object, except those to Pods.
-func (r Rule) looks(own bool, variable string) string {
-	if r.everyKind && own {
+func (r Rule) looks(of part, variable string) string {
+	if r.everyKind && of.own {
 		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && (request.resource.resource != 'namespaces' || request.operation == 'DELETE')"
 	}
 	if slices.ContainsFunc(r.resources, isOfEveryKind) {
@@ -264,16 +284,16 @@ func isOneOf(expression string, texts []string) string {
 
 // anyApplies returns CEL for a match condition that is true if one of the rules may apply. It searches for
 // the action once before all rules about Pods, and once before the rules about other kinds.
-func anyApplies(rules []Rule, own bool) string {
+func anyApplies(rules []Rule, of part, specs bool) string {
 	var aboutAll, aboutPods, aboutOthers []suspicion
 	var pods, others []admissionregistrationv1.NamedRuleWithOperations
 	for _, r := range rules {
-		s := suspicion{of: r.suspects(own)}
+		s := suspicion{of: r.suspects(of)}
 		for _, condition := range r.checked() {
 			s.conditions = append(s.conditions, inline(condition, r.variables))
 		}
 		switch {
-		case r.everyKind && own || slices.ContainsFunc(r.resources, isOfEveryKind):
+		case r.everyKind && of.own || slices.ContainsFunc(r.resources, isOfEveryKind):
 			aboutAll = append(aboutAll, s)
 		case slices.Contains(names(r.resources), "pods"):
 			pods, aboutPods = append(pods, r.resources...), append(aboutPods, s)
@@ -293,31 +313,48 @@ func anyApplies(rules []Rule, own bool) string {
 			conditions = append(conditions, fmt.Sprintf("%s && [%s].exists(action,\n%s)", isOneOf("request.resource.resource", names(group.resources)), action, either(group.rules)))
 		}
 	}
-	return "[request.operation].exists(operation, [request.resource.resource].exists(resource,\n" + readOnce.Replace(join(conditions, " || ")) + "))"
+	applies := of.decide(join(conditions, " || "))
+	if specs {
+		applies = join([]string{applies, join([]string{writesSpec, specChanged, "!(" + allowed(paramKind("TenantParameters")) + ")"}, " && ")}, " || ")
+	}
+	applies = readOnce.Replace(applies)
+	if of != partOfPods {
+		applies = "[request.resource.resource].exists(resource,\n" + applies + ")"
+	}
+	return "[request.operation].exists(operation,\n" + applies + ")"
 }
 
 // readOnce replaces fields of the request by the variables of the match condition.
 var readOnce = strings.NewReplacer("request.resource.resource", "resource", "request.operation", "operation")
 
-// objectPolicies returns the two policies with the included rules about objects, and their bindings.
+// objectPolicies returns the policies with the included rules about objects, and their bindings.
 //
 // If the parameters of a namespace are missing, the API server denies requests for the resources of the
 // rules that read the profile. It allows all others: Kubernetes itself writes objects of every kind.
 func objectPolicies(name string, includes func(Rule) bool) ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-	profile, parameters := objects(false, includes), objects(true, includes)
-	own := name + fromParameters
-	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{
-		profile.policy(name, paramKind("TenancyProfile"), withoutParameters()),
-		parameters.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)),
-	}
+	profile := objects(partOfProfile, includes)
+	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{profile.policy(name, paramKind("TenancyProfile"), withoutParameters())}
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	for i := range tenantLabels {
 		bindings = append(bindings, profile.binding(name, name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
 	}
-	held := profile.binding(own, own, paramRef(v1alpha1.ParametersName), nil)
-	held.Spec.MatchResources = &admissionregistrationv1.MatchResources{ResourceRules: profile.resources}
-	others := profile.binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
-	others.Spec.ParamRef.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-	others.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: profile.resources}
-	return policies, append(bindings, held, others)
+	for _, of := range []part{partOfOthers, partOfPods, partOfFlux} {
+		own := of.policy(name)
+		policy := objects(of, includes).policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters))
+		if of == partOfOthers {
+			policy.Spec.MatchConstraints.ExcludeResourceRules = slices.Concat(partOfPods.resources(nil), partOfFlux.resources(nil))
+		}
+		policies = append(policies, policy)
+		resources := of.only(profile.resources)
+		if of == partOfFlux {
+			resources = merged(slices.Concat(resources, shared().resources))
+		}
+		held := profile.binding(own, own, paramRef(v1alpha1.ParametersName), nil)
+		held.Spec.MatchResources = &admissionregistrationv1.MatchResources{ResourceRules: resources}
+		others := profile.binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
+		others.Spec.ParamRef.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
+		others.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: resources}
+		bindings = append(bindings, held, others)
+	}
+	return policies, bindings
 }

@@ -63,13 +63,13 @@ func externalArtifacts() Rule {
 // the kinds that limit it must not have such a mark.
 func managed() Rule {
 	by := func(object, group string) string {
-		return fmt.Sprintf("'%[2]s/namespace' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s/namespace'] in params.spec.platformNamespaces"+
-			" && !(has(params.spec.delegatedSyncs) && '%[2]s/name' in %[1]s.metadata.labels && params.spec.delegatedSyncs.exists(d, d.namespace == %[1]s.metadata.labels['%[2]s/namespace'] && d.name == %[1]s.metadata.labels['%[2]s/name']))",
+		return fmt.Sprintf("'%[2]s/namespace' in %[1]s && %[1]s['%[2]s/namespace'] in params.spec.platformNamespaces"+
+			" && !(has(params.spec.delegatedSyncs) && '%[2]s/name' in %[1]s && params.spec.delegatedSyncs.exists(d, d.namespace == %[1]s['%[2]s/namespace'] && d.name == %[1]s['%[2]s/name']))",
 			object, group)
 	}
 	made := func(object string) string {
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || %[6]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
-			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue, by(object, groupResourceSet))
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && [%[1]s.metadata.labels].exists(l, %[2]s || %[3]s || %[6]s || '%[4]s' in l && l['%[4]s'] == '%[5]s'))",
+			object, by("l", groupKustomize), by("l", groupHelm), tenancy.LabelManaged, tenancy.ManagedValue, by("l", groupResourceSet))
 	}
 	// Flux sets the labels with the account that it applies as, in the sync's namespace.
 	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+

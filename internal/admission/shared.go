@@ -42,6 +42,18 @@ func shared() Rule {
 	return one
 }
 
+// writesSpec is CEL that is true for requests that the rules about the spec of Flux objects are about.
+var writesSpec = fmt.Sprintf("request.operation in ['CREATE', 'UPDATE'] && !has(request.subResource) && request.resource.resource in [%s]", shared().kinds())
+
+// specVariables returns the variables of the shared rules, and the variable specs with their refusals, for
+// a policy that also decides other requests.
+func specVariables() []admissionregistrationv1.Variable {
+	specs := shared()
+	return append(specs.variables, admissionregistrationv1.Variable{
+		Name: "specs", Expression: "!(" + join([]string{writesSpec, specChanged}, " && ") + ") ? '' :\n" + specs.refusal,
+	})
+}
+
 // allowed returns CEL for a match condition that is true if no shared rule refuses the request. Before the
 // API server evaluates validations and messages, it converts the request, the object, the parameters and
 // the namespace three more times, and it also evaluates the message of a request that it allows. So this

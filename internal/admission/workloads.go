@@ -213,15 +213,15 @@ func scheduling() []podCheck {
 	wrongHosts := hostsOfProbes("p") + ".map(l, l.filter(h, !" + hostsOfProbes("q") + ".exists(o, h in o)))"
 	return []podCheck{
 		{
-			"p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName",
+			"!has(p.nodeName) || p.nodeName == '' || p.?nodeName == q.?nodeName",
 			"'choose node ' + " + fromPod("p.?nodeName.orValue('')") + " + ' in spec.nodeName, which bypasses the scheduler: leave it out'",
 		},
 		{
-			"p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + schedulers + ".orValue([]) || '*' in " + schedulers + ".orValue([])",
+			"!has(p.schedulerName) || p.schedulerName == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + schedulers + ".orValue([]) || '*' in " + schedulers + ".orValue([])",
 			"'have scheduler ' + " + fromPod("p.?schedulerName.orValue('')") + " + ' (allowed: default-scheduler' + " + schedulers + ".orValue([]).map(s, ', ' + s).join('') + ')'",
 		},
 		{
-			"p.?tolerations.orValue([]).all(t, " + tolerated + ")",
+			"!has(p.tolerations) || p.tolerations.all(t, " + tolerated + ")",
 			"'tolerate taints ' + " + fromPod("p.?tolerations.orValue([]).filter(t, !"+tolerated+").map(t, t.?key.orValue('of every key')).join(', ')") +
 				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + " + nodeTolerations + ".orValue([]).map(k, ', ' + k.key + (k.?value.hasValue() ? '=' + string(k.value) : '')).join('') + ')'",
 		},
@@ -251,11 +251,12 @@ func scheduling() []podCheck {
 		},
 		{
 			// A Pod with the network of its node reaches what the kubelet reaches.
-			"p.?hostNetwork.orValue(false) || " + allEmpty(wrongHosts),
+			// Many containers have neither probes nor hooks.
+			containersOf("p") + ".all(c, !has(c.livenessProbe) && !has(c.readinessProbe) && !has(c.startupProbe) && !has(c.lifecycle)) || p.?hostNetwork.orValue(false) || " + allEmpty(wrongHosts),
 			"'have the kubelet connect to ' + " + fromPod(joinLists(wrongHosts)) + " + ' from the network of the node, past all NetworkPolicies: leave out host in probes and lifecycle hooks, so that the kubelet connects to the Pod'",
 		},
 		{
-			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
+			"!has(p.priorityClassName) || p.priorityClassName == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
 				permitsClassIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))",
 			"'have priority class ' + " + fromPod("p.?priorityClassName.orValue('')") + " + ' (allowed: ' + (" + priority + ".hasValue() ? " + short(namedClasses("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
 		},
@@ -275,7 +276,7 @@ func limits() []podCheck {
 			"'mount a token of its account automatically: set spec.automountServiceAccountToken to false'",
 		},
 		{
-			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permitsClass("workloads.runtimeClasses", "p.runtimeClassName"),
+			"!has(p.runtimeClassName) || p.runtimeClassName == '' || p.?runtimeClassName == q.?runtimeClassName || " + permitsClass("workloads.runtimeClasses", "p.runtimeClassName"),
 			"'have runtime class ' + " + fromPod("p.?runtimeClassName.orValue('')") + " + ' (allowed: ' + " + short(namedClasses("workloads.runtimeClasses")) + " + ')'",
 		},
 	}

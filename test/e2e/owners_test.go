@@ -69,7 +69,7 @@ func testPoliciesRestarted(r run) {
 		return err != nil && strings.Contains(out, "tenant team-6: Kustomization bad needs spec.serviceAccountName"), out
 	}
 	testwait.For(r.t, "the rules to hold", patience, refused)
-	r.kubectl("", "delete", "validatingadmissionpolicybinding/tenure-flux-objects-own")
+	r.kubectl("", "delete", "validatingadmissionpolicybinding/tenure-flux-own")
 	testwait.For(r.t, "the rules to be gone", patience, func() (bool, string) {
 		is, out := refused()
 		return !is, out

@@ -50,8 +50,8 @@ var drifts = []drift{
 		"/spec/variables/0/expression", `"'x'"`, "tenure-flux-objects", []string{"spec.variables[", "].expression is `'x'`"}},
 	{"a binding that only audits", "ValidatingAdmissionPolicyBinding tenure-protected",
 		"/spec/validationActions", `["Audit"]`, "tenure-protected", []string{"ValidatingAdmissionPolicyBinding tenure-protected: spec.validationActions lacks `Deny`"}},
-	{"a binding in warn mode, which nobody chose", "ValidatingAdmissionPolicyBinding tenure-flux-objects-own",
-		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-flux-objects-own", []string{"only warns"}},
+	{"a binding in warn mode, which nobody chose", "ValidatingAdmissionPolicyBinding tenure-flux-objects-flux",
+		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-flux-objects", []string{"only warns"}},
 	{"a rule that must deny in warn mode too", "ValidatingAdmissionPolicyBinding tenure-namespaces",
 		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-namespaces", []string{"spec.validationActions lacks `Deny`"}},
 	{"a binding for other namespaces", "ValidatingAdmissionPolicyBinding tenure-flux-objects-tenure",
@@ -157,9 +157,9 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 		}
 		return results[i]
 	}
-	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
+	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own-rest", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
 	c.Warn = true
-	const always = "tenure-objects-always-own"
+	const always = "tenure-objects-always-own-rest"
 	if got := row(always); got.OK || !strings.Contains(got.Message, "ValidatingAdmissionPolicy "+always+" is missing") {
 		t.Errorf("the bindings were set to warn by hand, and the check does not miss the rules that always deny: %+v", got)
 	}
@@ -177,7 +177,7 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 			}
 		}()
 	}
-	if got := row("tenure-objects-own"); !got.OK || !strings.Contains(got.Message, "only warns, as configured") {
+	if got := row("tenure-objects-own-rest"); !got.OK || !strings.Contains(got.Message, "only warns, as configured") {
 		t.Errorf("warn mode is not shown as what it is: %+v", got)
 	}
 	if got := row(always); !got.OK {
@@ -188,8 +188,8 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 		t.Errorf("a rule that always denies was set to warn, and the check says %+v", got)
 	}
 	restore()
-	drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
-	if got := wrongRows(t, c)["tenure-objects-own"]; !strings.Contains(got, "lacks `Deny`") {
+	drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own-rest", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
+	if got := wrongRows(t, c)["tenure-objects-own-rest"]; !strings.Contains(got, "lacks `Deny`") {
 		t.Errorf("who chose to warn did not choose to say nothing: %q", got)
 	}
 }

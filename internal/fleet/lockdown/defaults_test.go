@@ -82,8 +82,8 @@ func TestObjectsWarn(t *testing.T) {
 			t.Errorf("%s: in enforce mode %q, want Deny", binding, denies[binding])
 		}
 	}
-	// Two policies and five bindings.
-	if further != 5 || n != m+further+2 || len(warns) != len(denies)+further || len(denies) < 20 {
+	// Four policies: one for namespaces without parameters, with three bindings, and three with two bindings each.
+	if further != 9 || n != m+further+4 || len(warns) != len(denies)+further || len(denies) < 20 {
 		t.Errorf("warn mode has %d objects, %d bindings, %d of %s; enforce has %d objects, %d bindings", n, len(warns), further, added, m, len(denies))
 	}
 }

@@ -331,8 +331,8 @@ func TestExport(t *testing.T) {
 		"ClusterRoleBinding/cluster-reconciler-flux-system": 0, "ClusterRoleBinding/crd-controller-flux-system": 0, "ClusterRole/crd-controller-flux-system": 0,
 		"ClusterRoleBinding/tenure-helm-controller": 1, "Deployment/tenure-manager": 1, "ServiceAccount/tenure-manager": 1, "TenancyProfile/default": 1, "ClusterRole/tenure-tenant": 1, "Kustomization/tenure": 0,
 		// Rules in place of rights that RBAC cannot restrict deny in warn mode, too.
-		"binding tenure-objects-own Warn,Audit": 1, "binding tenure-flux-objects-own Warn,Audit": 1,
-		"binding tenure-objects-always-own Deny": 1, "binding tenure-objects-always-own-others Deny": 1, "binding tenure-objects-always-flux Deny": 1,
+		"binding tenure-objects-own-rest Warn,Audit": 1, "binding tenure-objects-own-pods Warn,Audit": 1, "binding tenure-flux-own Warn,Audit": 1,
+		"binding tenure-objects-always-own-rest Deny": 1, "binding tenure-objects-always-own-rest-others Deny": 1, "binding tenure-objects-always-own-pods Deny": 1, "binding tenure-objects-always-own-flux Deny": 1, "binding tenure-objects-always-flux Deny": 1,
 		"binding tenure-namespaces Deny": 1, "binding tenure-namespace-names Deny": 1, "binding tenure-credentials Deny": 1, "binding tenure-replicators Deny": 1, "binding tenure-parameters Deny": 1,
 	} {
 		if found[name] != want {

@@ -44,7 +44,7 @@ func TestTakesWorkloads(t *testing.T) {
 	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "alone", Labels: applied}}
 	all := []client.Object{profile, agent("flux-system"), pod}
 	own := name("a5")
-	const policy = `ValidatingAdmissionPolicy 'tenure-objects-own' with binding 'b' denied request: no`
+	const policy = `ValidatingAdmissionPolicy 'tenure-objects-own-rest' with binding 'b' denied request: no`
 	for name, tc := range map[string]struct {
 		reason   string
 		objects  []client.Object
@@ -52,7 +52,7 @@ func TestTakesWorkloads(t *testing.T) {
 		outcome  Outcome
 		words    string
 	}{
-		"refused":    {"the policy knows the workload", all, "", Stopped, "tenure-objects-own"},
+		"refused":    {"the policy knows the workload", all, "", Stopped, "tenure-objects-own-rest"},
 		"scale":      {"it can be scaled", all, "scale", GotThrough, "scale Deployment team/agent"},
 		"eviction":   {"its Pod can be evicted", all, "eviction", GotThrough, "evict Pod team/agent-5d9c7bbf4-x2v7k"},
 		"autoscaler": {"an autoscaler can take it over", all, "HorizontalPodAutoscaler", GotThrough, "autoscaler"},
@@ -65,12 +65,12 @@ func TestTakesWorkloads(t *testing.T) {
 		"job":        {"a Pod of the tenant's with the labels of the Job's Pods is one of it", []client.Object{profile, batch("Job")}, "Pod", GotThrough, "take the place of one of Job team/agent"},
 		"cron":       {"a Job of the tenant's has the name of the CronJob's next", []client.Object{profile, batch("CronJob")}, "Job", GotThrough, "take the place of the next one of CronJob team/agent"},
 		"cron's":     {"a Pod of the CronJob's can be evicted", []client.Object{profile, batch("CronJob"), ofJob}, "eviction", GotThrough, "evict Pod team/agent-29384756-x2v7k"},
-		"other job":  {"a Pod of the tenant's Job is none of the CronJob's", []client.Object{profile, batch("CronJob"), tenantsJob}, "eviction", Stopped, "tenure-objects-own"},
+		"other job":  {"a Pod of the tenant's Job is none of the CronJob's", []client.Object{profile, batch("CronJob"), tenantsJob}, "eviction", Stopped, "tenure-objects-own-rest"},
 		"rights":     {"Kubernetes' controller lacks a right, which says nothing about the tenant", []client.Object{profile, alone}, "rbac", NotProven, "replicaset-controller of Kubernetes lacks a right"},
 		"claim":      {"a claim of the StatefulSet can be deleted", []client.Object{profile, workload("StatefulSet", "flux-system"), claim("data-agent-0", nil)}, "delete", GotThrough, "delete the claim data-agent-0"},
 		"adopted":    {"a ReplicaSet of the tenant's takes a Pod", []client.Object{profile, alone}, "patch", GotThrough, "take over Pod team/alone of the platform with a ReplicaSet"},
 		"owned":      {"a StatefulSet of the tenant's takes a claim", []client.Object{profile, claim("data-x-0", applied)}, "update", GotThrough, "take over PersistentVolumeClaim team/data-x-0 of the platform with a StatefulSet"},
-		"kept":       {"no controller takes them", []client.Object{profile, alone, claim("data-x-0", applied)}, "", Stopped, "tenure-objects-own"},
+		"kept":       {"no controller takes them", []client.Object{profile, alone, claim("data-x-0", applied)}, "", Stopped, "tenure-objects-own-rest"},
 		"tenant's":   {"the tenant's own Pods and claims are none of the platform's", []client.Object{profile, claim("data-x-0", nil)}, "update", Stopped, "no workload"},
 		"own":        {"the tenant's own workload is none of the platform's", []client.Object{profile, agent("team"), pod}, "scale", Stopped, "no workload"},
 		"no profile": {"nothing says what the platform's is", []client.Object{agent("flux-system"), pod}, "scale", Stopped, "no workload"},

@@ -80,7 +80,7 @@ func TestCountedControlsAreNamed(t *testing.T) {
 func TestAnotherRule(t *testing.T) {
 	t.Parallel()
 	refused := func(rule string) error {
-		return forbidden("ValidatingAdmissionPolicy 'tenure-flux-objects-own' with binding 'b' denied request: tenant t: no (rule " + rule + ")")
+		return forbidden("ValidatingAdmissionPolicy 'tenure-flux-own' with binding 'b' denied request: tenant t: no (rule " + rule + ")")
 	}
 	attack := func(id string) Attack { return Attack{ID: id} }
 	for _, tc := range []struct {

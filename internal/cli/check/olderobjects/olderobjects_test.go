@@ -101,7 +101,7 @@ func TestVerdict(t *testing.T) {
 		rules    []string
 		untried  string
 	}{
-		{"two rules of a shared policy", denied("tenure-objects-own", "tenant b: x (rule tenure-workloads); y (rule tenure-contents)"), nil, []string{"tenure-contents", "tenure-workloads"}, ""},
+		{"two rules of a shared policy", denied("tenure-objects-own-rest", "tenant b: x (rule tenure-workloads); y (rule tenure-contents)"), nil, []string{"tenure-contents", "tenure-workloads"}, ""},
 		{"a policy of one rule", denied("tenure-hosts-own", "tenant b: x"), nil, []string{"tenure-hosts"}, ""},
 		{"the object exists", apierrors.NewAlreadyExists(schema.GroupResource{Resource: "services"}, "a"), nil, nil, ""},
 		{"a rule only warns", apierrors.NewAlreadyExists(schema.GroupResource{Resource: "services"}, "a"), []string{
@@ -109,10 +109,10 @@ func TestVerdict(t *testing.T) {
 		}, []string{"tenure-workloads"}, ""},
 		{"the object has gone", nil, nil, nil, ""},
 		{"a used-up quota comes after the rules", forbidden("exceeded quota: q, requested: pods=1"), nil, nil, ""},
-		{"the platform wrote the object", denied("tenure-objects-own", "tenant b: x (rule tenure-managed); y (rule tenure-workloads)"), nil, nil, ""},
-		{"nobody may write in the namespace", denied("tenure-objects-own", "tenant b: is cordoned (rule tenure-cordon)"), nil, nil, ""},
-		{"the limit is found in a cordoned namespace too", denied("tenure-objects-own", "tenant b: is cordoned (rule tenure-cordon); x (rule tenure-services)"), nil, []string{"tenure-services"}, ""},
-		{"the API server chose the port", denied("tenure-objects-own", openPort), nil, nil, "node ports"},
+		{"the platform wrote the object", denied("tenure-objects-own-rest", "tenant b: x (rule tenure-managed); y (rule tenure-workloads)"), nil, nil, ""},
+		{"nobody may write in the namespace", denied("tenure-objects-own-rest", "tenant b: is cordoned (rule tenure-cordon)"), nil, nil, ""},
+		{"the limit is found in a cordoned namespace too", denied("tenure-objects-own-rest", "tenant b: is cordoned (rule tenure-cordon); x (rule tenure-services)"), nil, []string{"tenure-services"}, ""},
+		{"the API server chose the port", denied("tenure-objects-own-rest", openPort), nil, nil, "node ports"},
 		{"a policy of others", denied("images", "no (rule tenure-workloads)"), nil, nil, "ValidatingAdmissionPolicy 'images'"},
 		{"a Pod Security level", forbidden(`violates PodSecurity "restricted:latest"`), nil, nil, "violates PodSecurity"},
 		{"a field that the API server refuses", apierrors.NewBadRequest("no such field"), nil, nil, "no such field"},
