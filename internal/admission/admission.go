@@ -2,7 +2,7 @@
 // ValidatingAdmissionPolicies. make generate writes the policies into config/admission. Most rules become
 // two policies with the same expressions: the first reads the TenancyProfile, for namespaces that have no
 // TenantParameters yet, and the second reads the TenantParameters. The rules about the spec of Flux objects
-// share two policies, see [Shared], and the rules about other objects share two others, see [Objects].
+// share policies with the rules about other objects, see [Shared] and [Objects].
 //
 // A rule checks the change of an object, not the object: users may update and delete an object that is
 // older than the rule, if they do not make it worse.

@@ -23,15 +23,15 @@ have them. The marks in the first column:
 
 | Mark | Meaning |
 |---|---|
-| + | the rule checks the spec of Flux objects, in the shared policies ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + ` |
-| ‡ | the rule checks other objects, in the shared policies ` + "`" + Objects + "` and `" + Objects + fromParameters + "`" + ` |
+| + | the rule checks the spec of Flux objects, in the shared policies ` + "`" + Shared + "` and `" + partOfFlux.policy(Objects) + "`" + ` |
+| ‡ | the rule checks all objects, in the shared policies ` + "`" + Objects + "` and, in namespaces with TenantParameters, `" + partOfPods.policy(Objects) + "`, `" + partOfFlux.policy(Objects) + "` and `" + partOfOthers.policy(Objects) + "`" + ` |
 | * | the rule applies in every namespace, reads neither the profile nor parameters, and has no exemptions |
 | - | the rule has only the policy that reads TenantParameters |
 | † | the rule also applies to the platform, in namespaces with the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is one policy |
 | § | the rule applies to the manager only; if it reads the TenancyProfile, it refuses nothing without one. ` + "`" + managerRequests().inTenants().Name + "`" + ` is the part of ` + "`" + managerRequests().Name + "`" + ` for frequent requests in the namespaces of Tenants |
 | ○ | the rule applies in tenants' namespaces without TenantParameters: in their first seconds, and while they are being deleted. It reads neither the profile nor parameters, and has no exemptions |
 | ∀ | the rule checks all kinds, in namespaces with parameters |
-| ! | the rule limits rights that RBAC cannot limit, and denies in [warn mode](../how-to/exempt-warn-break-glass.md#warn-mode), too. Those with ‡ deny there by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "`" + `, which only a cluster in warn mode has |
+| ! | the rule limits rights that RBAC cannot limit, and denies in [warn mode](../how-to/exempt-warn-break-glass.md#warn-mode), too. Those with ‡ deny there by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "-*`" + `, which only a cluster in warn mode has |
 
 | Rule | What it ensures | Stops the attacks | Checked requests |
 |---|---|---|---|
