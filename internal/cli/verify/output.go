@@ -113,11 +113,20 @@ func (o outputs) write(r report, streams ui.IO, all bool) error {
 	return ui.WithExitCode(errors.Join(errs...), exitUnjudged)
 }
 
+// writeFile writes a report. It removes an incomplete file, for example if the disk is full, since readers could
+// take it for a report.
 func writeFile(name string, content io.Reader) error {
 	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(file, content)
-	return errors.Join(err, file.Close())
+	if err = errors.Join(err, file.Close()); err == nil {
+		return nil
+	}
+	// The name may also be that of a device.
+	if info, errStat := os.Lstat(name); errStat == nil && info.Mode().IsRegular() {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -107,5 +108,29 @@ func TestErrorIsPrintedOnce(t *testing.T) {
 	}
 	if strings.Count(out.String(), "etcd ended") != 1 || !strings.HasSuffix(out.String(), "\n  look at its log\n") {
 		t.Errorf("the error is not there once, with its hint:\n%s", &out)
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "report.json")
+	if err := writeFile(name, strings.NewReader("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != "{}" {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+	broken := errors.New("broken")
+	if err := writeFile(name, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Errorf("the error is %v, want %v", err, broken)
+	}
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an incomplete report remains: %v", err)
+	}
+	if err := writeFile(os.DevNull, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Errorf("the error is %v, want %v", err, broken)
+	}
+	if _, err := os.Stat(os.DevNull); err != nil {
+		t.Errorf("a device is gone: %v", err)
 	}
 }
