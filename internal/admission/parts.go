@@ -20,9 +20,10 @@ type part struct {
 
 // The parts of the requests about objects: in namespaces without parameters, and in those with parameters.
 //
-// A cluster creates more Pods than other objects, and the syncs of tenants write the objects of Flux. The API
-// server prepares all variables of a policy for each request that the policy matches. So these requests cost less with policies of
-// their own, which have fewer variables, and compare the resource less often: see [part.decide].
+// A cluster creates more Pods than other objects, and its controllers write the objects of Flux all the
+// time. The API server prepares all variables of a policy for each request that the policy matches. So these
+// requests have policies of their own, which have fewer variables and compare the resource less often: see
+// [part.decide].
 var (
 	partOfProfile = part{pods: true, flux: true, others: true}
 	partOfPods    = part{own: true, pods: true}
@@ -63,7 +64,8 @@ func (p part) has(group, resource string) bool {
 	return p.others
 }
 
-// resources returns the resources that the policy of the part matches: all Pods, all objects of Flux, or those of the rules.
+// resources returns the resources that the policy of the part matches: all Pods, all objects of Flux, or those of the
+// rules.
 func (p part) resources(ofRules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	one := everyObject
 	switch p {
