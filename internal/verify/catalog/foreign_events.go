@@ -102,7 +102,7 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 			return true, nil
 		case <-time.After(look):
 		}
-		said, err = e.failedAlert(ctx, alert)
+		said, err = e.failedAlert(ctx, alert, made)
 		return said != "", err
 	})
 	control, refused := controlOf(said)
@@ -113,7 +113,7 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 		return notProven("cannot find out what happened to an event: " + firstLine(err.Error()))
 	case refused:
 		return stopped(control, firstLine(said))
-	case !made && strings.Contains(said, "failed to read provider"):
+	case !made && strings.Contains(said, noProvider):
 		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " was accepted for the tenant's Alert")
 	}
 	return notProven("the event was neither delivered nor refused: " + firstLine(said))
@@ -134,10 +134,14 @@ func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message strin
 	return err
 }
 
+// noProvider is the beginning of notification-controller's message about an Alert without its Provider.
+const noProvider = "failed to read provider"
+
 // failedAlert returns the message of notification-controller about an Alert that it could not process, or
 // "". The controller writes the message only into Events, which outlive the Alert. So failedAlert ignores
-// the Events of earlier Alerts with the same name.
-func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
+// the Events of earlier Alerts with the same name. If the Provider exists, it also ignores that the controller
+// did not find it: the controller may learn of the Alert first.
+func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstructured, provided bool) (string, error) {
 	var events corev1.EventList
 	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{
 		"involvedObject.kind": "Alert", "involvedObject.name": alert.GetName(),
@@ -147,7 +151,8 @@ func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstruct
 	}
 	for _, event := range events.Items {
 		earlier := event.InvolvedObject.UID != "" && event.InvolvedObject.UID != alert.GetUID()
-		if event.Type == corev1.EventTypeWarning && !earlier {
+		unknown := provided && strings.Contains(event.Message, noProvider)
+		if event.Type == corev1.EventTypeWarning && !earlier && !unknown {
 			return event.Message, nil
 		}
 	}

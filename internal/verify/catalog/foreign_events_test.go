@@ -97,11 +97,24 @@ func TestNotified(t *testing.T) {
 				return nil
 			},
 		},
-		"blocked":       {reason: "the flag speaks", controller: says(blocked), outcome: Stopped, control: "flag --no-cross-namespace-refs"},
-		"not sent":      {reason: "a message that was lost on its way is no refusal", controller: says("failed to send notification: connection refused"), outcome: NotProven},
-		"not reached":   {reason: "a controller that is not there refuses nothing", controller: func(*Scenario, *fakeOutside, []byte) error { return errors.New("connection refused") }, outcome: NotProven},
-		"no Provider":   {reason: "without a Provider that is allowed, that one is looked for shows it", controller: says("failed to read provider: not found"), tenant: refusing(policy, nameIf("n1", policy)), outcome: GotThrough},
-		"silent":        {reason: "no answer is none", controller: func(*Scenario, *fakeOutside, []byte) error { return nil }, outcome: NotProven},
+		"blocked":     {reason: "the flag speaks", controller: says(blocked), outcome: Stopped, control: "flag --no-cross-namespace-refs"},
+		"not sent":    {reason: "a message that was lost on its way is no refusal", controller: says("failed to send notification: connection refused"), outcome: NotProven},
+		"not reached": {reason: "a controller that is not there refuses nothing", controller: func(*Scenario, *fakeOutside, []byte) error { return errors.New("connection refused") }, outcome: NotProven},
+		"no Provider": {reason: "without a Provider that is allowed, that one is looked for shows it", controller: says("failed to read provider: not found"), tenant: refusing(policy, nameIf("n1", policy)), outcome: GotThrough},
+		"silent":      {reason: "no answer is none", controller: func(*Scenario, *fakeOutside, []byte) error { return nil }, outcome: NotProven},
+		"late Provider": {
+			reason: "the controller knows the Alert before its Provider", outcome: GotThrough,
+			controller: func(e *Scenario, outside *fakeOutside, body []byte) error {
+				var events corev1.EventList
+				if err := e.Admin.List(context.Background(), &events); err != nil {
+					return err
+				}
+				if len(events.Items) > 0 {
+					return delivers(e, outside, body)
+				}
+				return says("failed to read provider: not found")(e, outside, body)
+			},
+		},
 		"lost Provider": {reason: "a Provider that is there is always found", controller: says("failed to read provider: timeout"), outcome: NotProven},
 	} {
 		t.Run(name, func(t *testing.T) {
