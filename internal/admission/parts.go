@@ -31,8 +31,15 @@ var (
 	partOfOthers  = part{own: true, others: true}
 )
 
-// fluxGroups are the API groups of the objects of Flux, and of Flagger and flux-operator.
-var fluxGroups = []string{groupKustomize, groupHelm, groupSource, groupExtensions, groupNotification, groupImage, groupFlagger, groupOperator}
+// fluxGroups returns the API groups of the objects that the rules of scope fluxObjects are about: those of Flux,
+// Flagger and flux-operator.
+var fluxGroups = sync.OnceValue(func() []string {
+	var all []string
+	for _, on := range shared().resources {
+		all = append(all, on.APIGroups...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
+})
 
 // policy returns the name of the policy that decides the part, for a policy with the rules about objects. The
 // rules of [Shared] have the policy of the objects of Flux in common with those of [Objects]. Its name begins
@@ -58,7 +65,7 @@ func (p part) has(group, resource string) bool {
 		return true
 	case group == "" && (resource == "pods" || strings.HasPrefix(resource, "pods/")):
 		return p.pods
-	case slices.Contains(fluxGroups, group):
+	case slices.Contains(fluxGroups(), group):
 		return p.flux
 	}
 	return p.others
@@ -72,7 +79,7 @@ func (p part) resources(ofRules []admissionregistrationv1.NamedRuleWithOperation
 	case partOfPods:
 		one = on(everyObject.Operations, "", "pods", "pods/*")
 	case partOfFlux:
-		one.APIGroups = fluxGroups
+		one.APIGroups = fluxGroups()
 	default:
 		return ofRules
 	}
@@ -267,7 +274,7 @@ func logical(expression string) string {
 	return strings.Join(some, " ||")
 }
 
-// without returns the operands that are not a constant.
+// without returns the operands that do not have the constant value.
 func without(operands []string, value string) []string {
 	return slices.DeleteFunc(operands, func(operand string) bool { return constant(operand) == value })
 }

@@ -83,9 +83,9 @@ func randomCondition(random *rand.Rand, depth int) string {
 // evaluated returns the value of the condition with which a text begins, and the rest of the text. It reads
 // the grammar of CEL: a conditional, of disjunctions, of conjunctions.
 func evaluated(text string, a, b bool) (bool, string) {
-	condition, rest := disjunction(text, a, b)
+	condition, rest := joined(text, a, b, "||", "&&")
 	if after, ok := strings.CutPrefix(strings.TrimSpace(rest), "?"); ok {
-		yes, rest := disjunction(after, a, b)
+		yes, rest := joined(after, a, b, "||", "&&")
 		no, rest := evaluated(strings.TrimPrefix(strings.TrimSpace(rest), ":"), a, b)
 		if condition {
 			return yes, rest
@@ -95,29 +95,24 @@ func evaluated(text string, a, b bool) (bool, string) {
 	return condition, rest
 }
 
-func disjunction(text string, a, b bool) (bool, string) {
-	value, rest := conjunction(text, a, b)
-	for {
-		after, ok := strings.CutPrefix(strings.TrimSpace(rest), "||")
-		if !ok {
-			return value, rest
-		}
-		var other bool
-		other, rest = conjunction(after, a, b)
-		value = value || other
+// joined returns the value of the operands that the operators join, of which the first one binds weakest.
+func joined(text string, a, b bool, operators ...string) (bool, string) {
+	if len(operators) == 0 {
+		return operand(text, a, b)
 	}
-}
-
-func conjunction(text string, a, b bool) (bool, string) {
-	value, rest := operand(text, a, b)
+	value, rest := joined(text, a, b, operators[1:]...)
 	for {
-		after, ok := strings.CutPrefix(strings.TrimSpace(rest), "&&")
+		after, ok := strings.CutPrefix(strings.TrimSpace(rest), operators[0])
 		if !ok {
 			return value, rest
 		}
 		var other bool
-		other, rest = operand(after, a, b)
-		value = value && other
+		other, rest = joined(after, a, b, operators[1:]...)
+		if operators[0] == "||" {
+			value = value || other
+		} else {
+			value = value && other
+		}
 	}
 }
 
