@@ -2,10 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -40,4 +43,19 @@ func TestWrapHelp(t *testing.T) {
 	if len(wrapped) <= len(flags(0)) {
 		t.Error("nothing was wrapped")
 	}
+}
+
+// TestExamples checks that the help of each command without subcommands has examples.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if !cmd.HasSubCommands() && !cmd.HasExample() && !slices.Contains([]string{"help", "completion"}, cmd.Parent().Name()) && cmd.Name() != "help" {
+			t.Errorf("%s: the help has no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(NewCommand(ui.IO{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}))
 }

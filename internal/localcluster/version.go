@@ -262,6 +262,13 @@ var OtherKubernetes = []string{"1.33", "1.34", "1.35"}
 // controlPlane is the name of the program with the control plane.
 const controlPlane = "tenure-cluster"
 
+// CheckKubernetes returns an error if the local cluster cannot run a version of Kubernetes, such as
+// 1.36 or v1.36.1; "" is [KubernetesMinor].
+func CheckKubernetes(version string) error {
+	_, err := controlPlaneOf(version)
+	return err
+}
+
 // controlPlaneOf returns the name of the program with the control plane of a version of Kubernetes,
 // such as 1.36 or v1.36.1; "" is [KubernetesMinor]. It returns an error if there is no such program
 // for the minor version; any patch version counts as the program's.

@@ -26,6 +26,9 @@ func (w writeLog) RoundTrip(r *http.Request) (*http.Response, error) {
 	if object == "" || r.URL.Query().Has("dryRun") {
 		return resp, nil
 	}
+	if resp.StatusCode == http.StatusCreated {
+		action = actions[http.MethodPost] // also by server-side apply
+	}
 	log := ctrl.LoggerFrom(r.Context())
 	if subresource != "" || resp.StatusCode >= http.StatusBadRequest {
 		log = log.V(1).WithValues("subresource", subresource, "code", resp.StatusCode)

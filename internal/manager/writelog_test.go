@@ -30,6 +30,7 @@ func TestLogWrites(t *testing.T) {
 		want                 string // "" for no line
 	}{
 		{"an applied object", http.MethodPatch, "/apis/networking.k8s.io/v1/namespaces/apps/networkpolicies/tenure-isolation?fieldManager=tenure&force=true", 200, slog.LevelInfo, `msg=changed tenant=team object="networkpolicies.networking.k8s.io apps/tenure-isolation"`},
+		{"an applied object that did not exist", http.MethodPatch, "/api/v1/namespaces/apps/resourcequotas/tenure?fieldManager=tenure", 201, slog.LevelInfo, `msg=created tenant=team object="resourcequotas apps/tenure"`},
 		{"a created object without a name in the path", http.MethodPost, "/api/v1/namespaces/apps/serviceaccounts", 201, slog.LevelInfo, `msg=created tenant=team object="serviceaccounts apps/"`},
 		{"a namespace", http.MethodPost, "/api/v1/namespaces", 201, slog.LevelInfo, `msg=created tenant=team object=namespaces`},
 		{"a changed namespace", http.MethodPatch, "/api/v1/namespaces/apps", 200, slog.LevelInfo, `msg=changed tenant=team object="namespaces apps"`},

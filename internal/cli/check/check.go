@@ -57,6 +57,15 @@ writes nothing. It also reports:
 
 The exit code is 1 if a row is wrong. Rules that only warn are wrong, unless the fleet
 sets warn mode or you pass --mode warn.`,
+		Example: `  # before an installation
+  tenure check --pre
+
+  # the cluster of the current context, also as JSON
+  tenure check
+  tenure check -o json
+
+  # another cluster, compared with its folder in the fleet
+  tenure check --context staging --fleet . --path clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}

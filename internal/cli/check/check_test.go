@@ -37,6 +37,10 @@ func TestDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = run(t, "--kubeconfig", cluster.Kubeconfig)
+	if hints := ui.Hints(err); len(hints) != 1 || !strings.Contains(hints[0], "name Flux's namespace with -n, or install Flux and Tenure") {
+		t.Errorf("a cluster without Flux: the hints are %q", hints)
+	}
 	if err := flux.ApplyManifests(t.Context(), cluster.REST, append(parse(t, teamOfOperator), rules(t)...)); err != nil {
 		t.Fatal(err)
 	}

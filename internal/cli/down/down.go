@@ -22,7 +22,11 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Stop a local cluster and remove its files",
-		Args:  cobra.NoArgs,
+		Long: `Down stops a local cluster that ` + "`tenure up`" + ` started in the background or in another
+terminal, and removes its files. It keeps the folder of ` + "`tenure up --data`" + `.`,
+		Example: `  tenure down
+  tenure down --name staging`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()
 			err := localcluster.Stop(localcluster.Root(), name, patience)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -173,6 +174,14 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	}
 	// A watch would wait forever for an unreachable server, so start with a list.
 	rows, err := flux.List(ctx, kube, selection)
+	if err == nil && len(rows) == 0 && c.several() {
+		// Flux has the first kind in each installation.
+		selection := selection
+		selection.Kinds = c.kinds[:1]
+		if _, missing := flux.List(ctx, kube, selection); errors.Is(missing, flux.ErrNotInstalled) {
+			err = missing
+		}
+	}
 	if err != nil {
 		return explain(err)
 	}
@@ -289,6 +298,9 @@ func statusFilter(selector string) (func(flux.Row) bool, error) {
 
 // explain adds advice to an error of the cluster.
 func explain(err error) error {
+	if apimeta.IsNoMatchError(err) {
+		err = fmt.Errorf("cannot find the tenants: %w", flux.ErrNotInstalled)
+	}
 	if errors.Is(err, flux.ErrNotInstalled) {
 		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}

@@ -3,6 +3,7 @@ package get
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,11 +14,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -238,5 +241,24 @@ func TestCompletion(t *testing.T) {
 	}
 	if !strings.HasPrefix(out.String(), "dev-team\n:4\n") {
 		t.Errorf("names of the namespace are not offered:\n%s", out.String())
+	}
+}
+
+// TestWithoutFlux checks that a command for several kinds, and `get tenants`, say that the cluster has no Flux.
+func TestWithoutFlux(t *testing.T) {
+	t.Parallel()
+	missing := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}}
+	}}
+	c := fake.NewClientBuilder().WithScheme(flux.NewScheme()).WithInterceptorFuncs(missing).Build()
+	out := &buffer{}
+	cmd := newCommand(ui.IO{In: strings.NewReader(""), Out: out, Err: out}, func(clusterFlags) (client.WithWatch, error) { return c, nil })
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetArgs([]string{"all", "-A"})
+	_, noTenants := discovery.Discover(t.Context(), c, discovery.Choice{})
+	for name, err := range map[string]error{"all": cmd.ExecuteContext(t.Context()), "tenants": explain(noTenants)} {
+		if !errors.Is(err, flux.ErrNotInstalled) || len(ui.Hints(err)) != 1 {
+			t.Errorf("get %s: got %v with the hints %q", name, err, ui.Hints(err))
+		}
 	}
 }

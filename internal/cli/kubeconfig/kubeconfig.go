@@ -194,17 +194,29 @@ func (o *options) connect() (client.Client, *rest.Config, error) {
 	return kube, config, nil
 }
 
+// readTenant reads the Tenant that the argument names. The error says how to find another one.
+func (o *options) readTenant(ctx context.Context, kube client.Client) (*v1alpha1.Tenant, error) {
+	tenant := &v1alpha1.Tenant{}
+	err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant)
+	const accountHint = "without a Tenant, name the account with --namespace and --serviceaccount alone"
+	switch {
+	case err == nil:
+		return tenant, nil
+	case meta.IsNoMatchError(err):
+		return nil, ui.WithHint(fmt.Errorf("cannot read Tenant %s: the cluster does not have this kind: is Tenure installed?", o.tenant), accountHint)
+	case apierrors.IsNotFound(err):
+		return nil, ui.WithHint(fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err), "`tenure get tenants` lists them; "+accountHint)
+	}
+	return nil, fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
+}
+
 // find returns the account that the flags select.
 func (o *options) find(ctx context.Context, kube client.Client) (types.NamespacedName, error) {
 	if o.account != "" && o.namespace != "" && o.tenant == "" {
 		return types.NamespacedName{Namespace: o.namespace, Name: o.account}, nil
 	}
-	tenant := &v1alpha1.Tenant{}
-	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
-		err := fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			err = ui.WithHint(err, "`tenure get tenants` lists them; without a Tenant, name the account with --namespace and --serviceaccount alone")
-		}
+	tenant, err := o.readTenant(ctx, kube)
+	if err != nil {
 		return types.NamespacedName{}, err
 	}
 	var found []types.NamespacedName

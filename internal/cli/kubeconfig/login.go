@@ -79,9 +79,9 @@ func (l *login) check() error {
 
 // loginFile makes a kubeconfig with which each person who owns the Tenant logs in.
 func (o *options) loginFile(ctx context.Context, kube client.Client, config *rest.Config) error {
-	tenant := &v1alpha1.Tenant{}
-	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
-		return fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
+	tenant, err := o.readTenant(ctx, kube)
+	if err != nil {
+		return err
 	}
 	people := peopleOf(tenant)
 	if len(people) == 0 {

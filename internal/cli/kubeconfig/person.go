@@ -39,9 +39,9 @@ const (
 // person makes a kubeconfig for a person who owns the Tenant, with a client certificate that the
 // cluster signs.
 func (o *options) person(ctx context.Context, kube client.Client, config *rest.Config) error {
-	tenant := &v1alpha1.Tenant{}
-	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
-		return fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
+	tenant, err := o.readTenant(ctx, kube)
+	if err != nil {
+		return err
 	}
 	groups, err := groupsOf(tenant, o.user, o.group)
 	if err != nil {

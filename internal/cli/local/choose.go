@@ -17,11 +17,16 @@ import (
 // directory counts if it is a fleet. It returns the notes about its choice.
 func (f *Flags) chooseFleet() ([]string, error) {
 	named := f.Cluster.Path != "" || len(f.Paths) > 0
-	if named && f.Cluster.Fleet == "" {
-		f.Cluster.Fleet = "."
-		return nil, nil
-	}
 	if named {
+		f.Cluster.Fleet = cmp.Or(f.Cluster.Fleet, ".")
+		for _, folder := range slices.Concat(f.Paths, []string{f.Cluster.Path}) {
+			if folder == "" {
+				continue
+			}
+			if err := checkNotAbove(f.Cluster.Fleet, folder); err != nil {
+				return nil, err
+			}
+		}
 		return nil, nil
 	}
 	dir := cmp.Or(f.Cluster.Fleet, ".")

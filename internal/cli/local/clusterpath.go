@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -12,9 +15,9 @@ import (
 // ClusterPath returns the cluster's folder in a fleet, for commands that edit or read a fleet and run no cluster:
 // the value of --path, or, without one, the folder of the fleet's only cluster, which it prints. It returns an error
 // with a hint if the fleet has no cluster or several, and the error of reading the fleet.
-func ClusterPath(streams ui.IO, fleet, path string) (string, error) {
-	if path != "" {
-		return path, nil
+func ClusterPath(streams ui.IO, fleet, folder string) (string, error) {
+	if folder != "" {
+		return folder, checkNotAbove(fleet, folder)
 	}
 	found, err := layout.Look(fleet)
 	if err != nil {
@@ -33,4 +36,27 @@ func ClusterPath(streams ui.IO, fleet, path string) (string, error) {
 		return only.Path, nil
 	}
 	return "", ui.WithHint(errors.New("--path is missing"), "the fleet has --path "+found.Paths())
+}
+
+// checkNotAbove returns an error with a hint if a folder of a fleet is the folder of no cluster, but has the folders of
+// clusters in it. It returns nil for a fleet that cannot be read.
+func checkNotAbove(fleet, folder string) error {
+	found, err := layout.Look(fleet)
+	if err != nil {
+		return nil //nolint:nilerr // what uses the folder reports its errors
+	}
+	folder = path.Clean(filepath.ToSlash(folder))
+	below := layout.Survey{}
+	for _, c := range found.Clusters {
+		if c.Path == folder {
+			return nil
+		}
+		if folder == "." || strings.HasPrefix(c.Path, folder+"/") {
+			below.Clusters = append(below.Clusters, c)
+		}
+	}
+	if len(below.Clusters) == 0 {
+		return nil
+	}
+	return ui.WithHint(fmt.Errorf("--path %s is the folder of no cluster: the clusters are in folders below it", folder), "give --path "+below.Paths())
 }

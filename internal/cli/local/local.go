@@ -109,6 +109,9 @@ func (f *Flags) read() error {
 			return fmt.Errorf("--path %s is given twice", clusterPath)
 		}
 	}
+	if err := localcluster.CheckKubernetes(f.Cluster.Kubernetes); err != nil {
+		return err
+	}
 	for _, value := range f.maps {
 		m, err := network.ParseMap(value)
 		if err != nil {

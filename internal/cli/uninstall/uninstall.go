@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -107,6 +108,8 @@ func explain(err error) error {
 		return ui.WithHint(err, "run `tenure profile single-tenant` on the fleet, commit and push, and run it again when the manager is ready")
 	case errors.Is(err, lockdown.ErrManagerMissing):
 		return ui.WithHint(err, "install it again with `tenure install --export`, so that it removes its finalizers, and uninstall then")
+	case apierrors.IsForbidden(err):
+		return ui.WithHint(err, "uninstall needs the rights of a cluster admin: choose another user with --context or --kubeconfig")
 	}
 	return err
 }

@@ -2,11 +2,14 @@ package uninstall
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestPrint checks the numbers in the summary.
@@ -29,5 +32,14 @@ func TestPrint(t *testing.T) {
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: want %q in\n%s", c.reason, c.want, out.String())
 		}
+	}
+}
+
+// TestForbidden checks that the error of a user without rights says whose rights the command needs.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	err := explain(fmt.Errorf("cannot read a role: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "clusterroles"}, "tenure-tenant", nil)))
+	if hints := ui.Hints(err); len(hints) != 1 || !strings.Contains(hints[0], "cluster admin") {
+		t.Errorf("got the hints %q of %v", hints, err)
 	}
 }

@@ -36,7 +36,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of tenure and of the Kubernetes and Flux that it contains",
-		Args:  cobra.NoArgs,
+		Example: `  tenure version
+  tenure version -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := current().format(output)
 			if err != nil {

@@ -140,10 +140,26 @@ func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 		}
 		results = append(results, found...)
 	}
+	if len(FlagStates(deployments)) > 0 {
+		return results, nil
+	}
+	for i := range results {
+		if strings.HasPrefix(results[i].Fix, runProfile) {
+			results[i].Fix = installFlux
+		}
+	}
 	return results, nil
 }
 
-const lockDown = "run `tenure profile multi-tenant` on the fleet"
+// runProfile is the advice for a fleet, and lockDown for a cluster with a part of the lockdown that is missing.
+// installFlux replaces lockDown if Flux is not in the namespace.
+const (
+	runProfile  = "run `tenure profile multi-tenant` on the fleet"
+	lockDown    = runProfile + withoutFleet
+	installFlux = "name Flux's namespace with -n, or install Flux and Tenure: docs/how-to/install.md"
+
+	withoutFleet = "; without a fleet: docs/how-to/install.md"
+)
 
 // rulesAdvice returns the advice for an object of Tenure's that is missing or changed. Options are the
 // flags of the profile, and values the values of the chart, that it needs; both may be empty. A fleet
@@ -158,7 +174,7 @@ func (c Cluster) rulesAdvice(options, values string) string {
 	if c.operated {
 		return with("install Tenure's chart", values) + ", see docs/how-to/install.md"
 	}
-	return with(lockDown, options)
+	return with(runProfile, options) + withoutFleet
 }
 
 func (c Cluster) flags(ctx context.Context) ([]Result, error) {
@@ -178,7 +194,7 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()).advise(advice).about("Deployment "+c.Namespace+"/"+s.Deployment))
 	}
 	if len(results) == 0 {
-		return []Result{failed("flags", "no controllers of Flux in "+c.Namespace).advise("name their namespace with -n")}, nil
+		return []Result{failed("flags", "no controllers of Flux in "+c.Namespace).advise(installFlux)}, nil
 	}
 	return results, nil
 }
@@ -337,7 +353,7 @@ func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Res
 	if len(plan.Changes) == 1 {
 		differ = "1 file differs"
 	}
-	profile := result("fleet", len(plan.Changes) == 0, fine, differ+" from the profile").advise(lockDown)
+	profile := result("fleet", len(plan.Changes) == 0, fine, differ+" from the profile").advise(runProfile)
 	for _, change := range plan.Changes {
 		profile.Files = append(profile.Files, change.Path)
 	}

@@ -290,7 +290,7 @@ func TestOperatedExpected(t *testing.T) {
 	if advice := c.rulesAdvice("--defaults", "defaults.enabled: true"); advice != "install Tenure's chart with defaults.enabled: true, see docs/how-to/install.md" {
 		t.Errorf("got %q", advice)
 	}
-	if advice := (Cluster{}).rulesAdvice("--defaults", "defaults.enabled: true"); advice != lockDown+" with --defaults" {
+	if advice := (Cluster{}).rulesAdvice("--defaults", "defaults.enabled: true"); advice != "run `tenure profile multi-tenant` on the fleet with --defaults; without a fleet: docs/how-to/install.md" {
 		t.Errorf("a fleet with a bootstrap: got %q", advice)
 	}
 }
