@@ -307,6 +307,11 @@ func ruledServices() *ruled {
 	p.refuses("unaddressed", fmt.Sprintf("%s && (oldObject == null || object.spec != oldObject.spec) && %s.size() == 0 && variables.rules.exists(r, %s.size() > 0)"+
 		" ? ['loadBalancer service requires spec.loadBalancerIP or spec.loadBalancerSourceRanges because loadBalancer CIDR constraints are enforced by namespace rule'] : []",
 		is("object", "LoadBalancer"), addresses("object"), networks))
+	// Without this refusal, a rule that denies would allow an address that CEL cannot read, such as an IPv4 address
+	// written as an IPv6 address.
+	p.refuses("unreadable", fmt.Sprintf("oldObject != null && object.spec == oldObject.spec || !variables.rules.exists(r, %s != 'audit' && %s.size() > 0) ? [] :"+
+		` %s.filter(x, !isIP(x.v) && !isCIDR(x.v)).map(x, x.path + ' contains invalid IP or CIDR "' + x.v + '": write it in its usual form, such as 192.0.2.1 or 192.0.2.0/24')`,
+		capsuleAction, networks, addresses("object")))
 	p.of("addresses", ruleMatcher{
 		name: "loadBalancer CIDR", allowed: "Allowed CIDRs", entries: networks, values: addresses, matches: containsAddress, describes: "e",
 	})
@@ -485,9 +490,10 @@ func ruledNamespaces(label string) *ruled {
 // ofKind adds the variable ofKind: the rules about the metadata of the object's kind. The parameter ofKind
 // is CEL that is true if the kind k of a rule matches this kind.
 func (p *ruled) ofKind(ofKind string) {
-	// The group of an entry is a group, a group with a version, or * for all; v1 and the
-	// empty text are the core group.
-	const ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
+	// The group of an entry is a group, or a group with a version, in which an * matches any characters; v1 and
+	// the empty text are the core group.
+	const ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' :" +
+		" [!g.contains('/') || request.kind.group == '' ? request.kind.group : request.kind.group + '/' + request.kind.version].exists(t, g.contains('*') ? t.matches('^' + g.replace('.', '[.]').replace('*', '.*') + '$') : g == t)))"
 	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, d.?kinds.orValue([]).exists(k, %s) && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
 }
 
@@ -496,7 +502,7 @@ func (p *ruled) ofKind(ofKind string) {
 func (p *ruled) metadata(ofKind string) {
 	const (
 		// reserved is true if Capsule reserves the name k for itself.
-		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io')"
+		reserved = "k.matches('" + v1beta2.ReservedKeys + "')"
 		// named is true if the key s of a rule matches the name k. The key is a regular expression; an *
 		// that follows no dot matches any characters.
 		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"

@@ -210,6 +210,21 @@ rules:
 	checkRefusals(t, "ruled-services", cases, "no address")
 }
 
+// An address that CEL cannot read is refused where a rule only denies addresses.
+func TestCapsuleRulesOfUnreadableAddresses(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-addresses", "rules: [{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.1.0/24]}}}}]")
+	service := func(address string) string {
+		return "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}], type: LoadBalancer, loadBalancerIP: '" + address + "'}}"
+	}
+	checkRules(t, owner, "ruled-addresses", []ruleCase{
+		{"a denied address", service("10.0.1.66"), []string{"10.0.1.66", "denied"}},
+		{"another address", service("10.0.2.66"), nil},
+		{"a denied address as an IPv6 address", service("::ffff:10.0.1.66"), []string{"spec.loadBalancerIP", "invalid IP or CIDR"}},
+		{"a name", service("pool-a"), []string{"invalid IP or CIDR"}},
+	})
+}
+
 // The hosts of Ingresses, routes and Gateways.
 func TestCapsuleRulesOfHosts(t *testing.T) {
 	t.Parallel()
@@ -270,6 +285,16 @@ rules:
     - apiGroups: [apps/v1]
       kinds: [Deployment]
       labels: {env: {required: true}}
+    - apiGroups: ["*.k8s.io"]
+      kinds: [Lease, Role]
+      labels: {group: {required: true}}
+    - apiGroups: ["apps/*1", "*/v9"]
+      kinds: [DaemonSet, ServiceAccount]
+      labels: {version: {required: true}}
+- enforce:
+    metadata:
+    - kinds: [ServiceAccount]
+      labels: {acme.projectcapsule.dev/team: {}, capsule.clastix.io/team: {}, projectcapsule.dev/tenant: {}}
 `)
 	configMap := func(labels, annotations string) string {
 		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {" + labels + "}, annotations: {" + annotations + "}}}"
@@ -291,6 +316,11 @@ rules:
 		{"a name for which a rule that denies has a default", configMap(tenant+", defaulted: a", ""), nil},
 		{"a kind by a pattern", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}", []string{"example.corp/tenant", "required"}},
 		{"another kind", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x}}", nil},
+		{"a kind of groups by a pattern", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: x}}", []string{`metadata label "group" is required`}},
+		{"a kind of a group with versions by a pattern", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}", []string{`metadata label "version" is required`}},
+		{"a name below Capsule's domain", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, labels: {acme.projectcapsule.dev/team: a}}}", []string{"acme.projectcapsule.dev/team", "denied"}},
+		{"a name of Capsule's domain without a meaning", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, labels: {capsule.clastix.io/team: a}}}", []string{"capsule.clastix.io/team", "denied"}},
+		{"a name that Capsule keeps", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, labels: {projectcapsule.dev/tenant: a}}}", nil},
 		{"a kind of a group", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}", []string{`metadata label "env" is required`}},
 	})
 	t.Run("updates", func(t *testing.T) {

@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -164,7 +166,7 @@ func metadataPart(o *unstructured.Unstructured, word, field string) auditedPart 
 			}
 			var all []checkedValue
 			for _, key := range slices.Sorted(maps.Keys(have)) {
-				if !domain(key, capsuleDomain) && !domain(key, "projectcapsule.dev") {
+				if !reservedMetadata.MatchString(key) {
 					all = append(all, checkedValue{value: have[key], key: key, path: "metadata." + field + "[" + strconv.Quote(key) + "]"})
 				}
 			}
@@ -196,7 +198,8 @@ func metadataPart(o *unstructured.Unstructured, word, field string) auditedPart 
 	}
 }
 
-// ofGroup reports whether the groups of a rule contain a group with a version.
+// ofGroup reports whether the groups of a rule contain a group with a version. A group of a rule may be a group, or a
+// group and a version; an * in it matches any characters.
 func ofGroup(groups []string, group, version string) bool {
 	if len(groups) == 0 {
 		groups = []string{""}
@@ -205,7 +208,11 @@ func ofGroup(groups []string, group, version string) bool {
 		if g == "" || g == "v1" {
 			return group == ""
 		}
-		return g == "*" || g == group || g == group+"/"+version || g == group+"/*"
+		target := group
+		if strings.Contains(g, "/") {
+			target = schema.GroupVersion{Group: group, Version: version}.String()
+		}
+		return Matches(v1alpha1.ValuePattern(g), target)
 	})
 }
 

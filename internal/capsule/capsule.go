@@ -40,6 +40,9 @@ const (
 type Input struct {
 	// Tenant is the Capsule Tenant.
 	Tenant *v1beta2.Tenant
+	// Unknown are the paths of the fields that the Tenant has and its type has not, such as spec.owner. They may
+	// restrict the tenant.
+	Unknown []string
 	// Configuration is the CapsuleConfiguration named default; nil if there is none.
 	Configuration *v1beta2.CapsuleConfiguration
 	// Owners are the TenantOwners of the cluster.
@@ -100,6 +103,9 @@ func pick(notes []Note, states ...State) []Note {
 func Translate(in Input) Result {
 	t := translation{tenant: in.Tenant}
 	t.name()
+	for _, field := range in.Unknown {
+		t.unenforced(field, "Tenure does not know the field")
+	}
 	t.owners()
 	t.permissions(in.Owners)
 	t.promotions(in.Configuration, in.Promoted)

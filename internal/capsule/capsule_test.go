@@ -419,7 +419,26 @@ deviceClasses: {allowed: [gpu]}`,
 			tenant: `ingressOptions: {allowWildcardHostnames: true}`,
 			want:   func(s *v1alpha1.TenantSpec) { s.Network.Hosts = names("", "*") },
 		},
-		"a default alone limits nothing": {tenant: `runtimeClasses: {default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.RuntimeClasses = &v1alpha1.AllowedClasses{Default: "a"} }},
+		"a default alone is the only class": {
+			tenant: `{runtimeClasses: {default: a}, storageClasses: {default: b}, priorityClasses: {default: c}, ingressOptions: {allowedClasses: {default: d}}, gatewayOptions: {allowedClasses: {default: e}}}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Workloads = v1alpha1.Workloads{RuntimeClasses: withDefault(classes("", "a"), "a"), PriorityClasses: withDefault(classes("", "c"), "c")}
+				s.Network = v1alpha1.Network{IngressClasses: withDefault(classes("", "d"), "d"), GatewayClasses: withDefault(classes("", "e"), "e")}
+				s.Storage.Classes = withDefault(classes("", "b"), "b")
+			},
+		},
+		"an empty list of registries allows no image": {
+			tenant: `containerRegistries: {allowed: []}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Workloads.Images = &v1alpha1.Images{RegistryExpression: "^$", Registry: "Required"}
+			},
+		},
+		"an empty list of addresses allows none, whatever the profile allows": {
+			tenant: `serviceOptions: {externalIPs: {allowed: []}}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Network.Services = &v1alpha1.Services{ExternalIPs: []v1alpha1.AddressRange{"255.255.255.255/32"}}
+			},
+		},
 		"metadata of objects": {
 			tenant: `{podOptions: {additionalMetadata: {labels: {a: b}}}, serviceOptions: {additionalMetadata: {annotations: {c: d}}}}`,
 			want: func(s *v1alpha1.TenantSpec) {

@@ -120,10 +120,10 @@ func workloadFields() []Field {
 		anyExpression = "any expression, at most 512 bytes"
 		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
 		withDefaults  = "by the policy tenure-defaults, which needs Kubernetes 1.36: see docs/how-to/limit-workloads.md"
-		aDefault      = withDefaults + ". It replaces the default class of the cluster, but no class that the object names. As in Capsule, a default is allowed even if `allowed` and the selector do not allow it"
+		aDefault      = withDefaults + ". It replaces the default class of the cluster, but no class that the object names. As in Capsule, a default is allowed even if `allowed` and the selector do not allow it, and alone it is the only class that is allowed"
 	)
 	return []Field{
-		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image that names no registry is refused. `allowedRegex` matches the name of the registry"},
+		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image that names no registry is refused, and with an empty list every image. `allowedRegex` matches the name of the registry"},
 		{"spec.imagePullPolicies", Honoured, "also for templates and image volumes"},
 		{"spec.ingressOptions.allowedClasses", Different, byName},
 		{"spec.ingressOptions.allowedClasses.default", Different, aDefault},
@@ -134,7 +134,7 @@ func workloadFields() []Field {
 		{"spec.gatewayOptions.allowedClasses.default", Different, aDefault},
 		{"spec.serviceOptions.additionalMetadata", Different, "on Services and EndpointSlices, " + withDefaults + ". A label or annotation that the tenant gives is replaced"},
 		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
-		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
+		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. An empty list allows none. Without the field, the TenancyProfile decides; its default is none"},
 		{"spec.serviceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
 		{"spec.serviceOptions.forbiddenLabels.deniedRegex", Honoured, anyExpression},
 		{"spec.serviceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},

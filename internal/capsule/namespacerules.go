@@ -13,7 +13,7 @@ import (
 )
 
 // reservedMetadata matches the names of labels and annotations that Capsule reserves for itself.
-var reservedMetadata = regexp.MustCompile(`(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/|^(quota|used)[.]resources[.]capsule[.]clastix[.]io`)
+var reservedMetadata = regexp.MustCompile(v1beta2.ReservedKeys)
 
 // NamespaceRefusal returns the reason why a rule about metadata refuses a new namespace of an owner, or "".
 // The policy tenure-capsule-namespaces makes the same decision, after the webhook has reserved the name.

@@ -251,6 +251,8 @@ func (t *translation) rule(field string, raw []byte) {
 	}
 	for i, a := range rule.Audience {
 		switch at := fmt.Sprintf("%s.audience[%d]", field, i); {
+		case strings.TrimSpace(a.Name) == "":
+			t.note(Refused, at+".name", "it is empty, so the rule would apply to nobody")
 		case a.Kind == "User" || a.Kind == "Group" || a.Kind == "ServiceAccount":
 		case a.Kind != kindCustom || !slices.Contains(customAudiences, a.Name):
 			t.unenforced(at, fmt.Sprintf("an audience %s of kind %s is not known", a.Name, a.Kind))
@@ -318,6 +320,7 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
 		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
 	}
+	t.checkNames(field, e)
 	t.checkResources(field+".workloads", e)
 	for i, r := range e.Workloads.Registries {
 		t.ruleExpressions(fmt.Sprintf("%s.workloads.registries[%d]", field, i), r.ruleExpression)
@@ -334,6 +337,51 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 		}
 	}
 }
+
+// checkNames refuses names that a rule would compare in vain: the policies would ignore this part of the rule.
+func (t *translation) checkNames(field string, e *ruleEnforcement) {
+	for _, part := range []struct {
+		field        string
+		given, known []string
+	}{
+		{"workloads.targets", e.Workloads.Targets, ruleTargets},
+		{"workloads.qosClasses", e.Workloads.QoSClasses, qosClasses},
+		{"services.types", e.Services.Types, serviceTypes},
+		{"ingress.types", e.Ingress.Types, ingressTypes},
+	} {
+		for i, name := range part.given {
+			if !slices.Contains(part.known, name) {
+				t.note(Refused, fmt.Sprintf("%s.%s[%d]", field, part.field, i), "%q is none of %s", name, strings.Join(part.known, ", "))
+			}
+		}
+	}
+	switch {
+	case len(e.Ingress.Hostnames) > 0 && len(e.Ingress.Types) == 0:
+		t.note(Refused, field+".ingress.types", "hostnames need the kinds that they apply to, such as Ingress")
+	case len(e.Ingress.Hostnames) == 0 && len(e.Ingress.Types) > 0:
+		t.note(Refused, field+".ingress.hostnames", "types need the hostnames that they may have, or not")
+	}
+	for i, m := range e.Metadata {
+		at := fmt.Sprintf("%s.metadata[%d]", field, i)
+		if len(m.Kinds) == 0 {
+			t.note(Refused, at+".kinds", "it is empty, so the rule would apply to no object")
+		}
+		for part, names := range map[string][]string{"kinds": m.Kinds, "apiGroups": m.APIGroups} {
+			for j, name := range names {
+				if name != strings.TrimSpace(name) || name == "" && part == "kinds" {
+					t.note(Refused, fmt.Sprintf("%s.%s[%d]", at, part, j), "%q is no name: no object has it", name)
+				}
+			}
+		}
+	}
+}
+
+// Names in rules.
+var (
+	ruleTargets  = []string{targetPod, "pod/initcontainers", "pod/ephemeralcontainers", "pod/containers", "pod/volumes"}
+	qosClasses   = []string{string(corev1.PodQOSGuaranteed), string(corev1.PodQOSBurstable), string(corev1.PodQOSBestEffort)}
+	ingressTypes = []string{"Ingress", "Route", "ListenerSet", "HTTPRoute", "Gateway", "TLSRoute", "GRPCRoute"}
+)
 
 // everywhere reports whether the rule allows values in all namespaces and to all users. The policies for
 // the rules then refuse all values that no rule allows, so the Tenant's limits need not.

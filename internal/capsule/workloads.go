@@ -79,6 +79,9 @@ func (t *translation) added(field, effect string, is bool) {
 // a port: without them, the name of an image begins with a repository of Docker Hub.
 var registry = regexp.MustCompile(`^(localhost|[a-z0-9][a-z0-9-]*:[0-9]{1,5}|[a-z0-9][a-z0-9-]*([.][a-z0-9-]*[a-z0-9])+(:[0-9]{1,5})?)(/[a-z0-9._-]+)*$`)
 
+// noRegistry is an expression that matches the name of no registry.
+const noRegistry = "^$"
+
 // images translates the registries and the pull policies. Capsule compares the name of the registry, so an
 // entry allows all repositories of the registry, and Capsule refuses an image that names no registry.
 func (t *translation) images() {
@@ -94,6 +97,10 @@ func (t *translation) images() {
 			images.Registries = append(images.Registries, v1alpha1.ImagePattern(name+"/**"))
 		}
 		t.bounded("spec.containerRegistries.allowed", len(images.Registries))
+		if len(l.Allowed) == 0 && l.AllowedRegex == "" {
+			// As with Capsule, an empty list allows no image.
+			images.RegistryExpression = noRegistry
+		}
 		if len(images.Registries) > 0 || images.RegistryExpression != "" {
 			images.Registry = v1alpha1.RegistryRequired
 		}
@@ -162,21 +169,15 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 	if l == nil {
 		return nil
 	}
-	var classes *v1alpha1.AllowedClasses
-	if l.Default == "" || len(l.Allowed) > 0 || l.AllowedRegex != "" || len(l.MatchLabels)+len(l.MatchExpressions) > 0 {
-		classes = t.selected(field, l.SelectorAllowedList)
-	}
+	classes := t.selected(field, l.SelectorAllowedList)
 	switch {
 	case l.Default == "":
 	case len(validation.IsDNS1123Subdomain(l.Default)) > 0:
 		t.note(Refused, field+".default", "%q is not the name of a class", l.Default)
-	case classes == nil:
-		classes = &v1alpha1.AllowedClasses{Default: l.Default}
-		t.note(Different, field+".default", byDefaults)
 	default:
 		classes.Default = l.Default
 		if !allowsName(classes.AllowedNames, l.Default) {
-			// A default is allowed, as with Capsule.
+			// A default is allowed, as with Capsule. Without other entries, it is the only class that is allowed.
 			classes.Allowed = append(classes.Allowed, v1alpha1.ValuePattern(l.Default))
 			t.bounded(field+".allowed", len(classes.Allowed))
 		}
@@ -255,8 +256,15 @@ func (t *translation) services() {
 	t.spec.Network.Services = out
 }
 
-// ranges translates IP addresses and networks.
+// noAddress is a range with the broadcast address only, which no Service has. An empty list of ranges would leave
+// the decision to the TenancyProfile.
+const noAddress = v1alpha1.AddressRange("255.255.255.255/32")
+
+// ranges translates IP addresses and networks. As with Capsule, an empty list allows no address.
 func (t *translation) ranges(addresses []string) []v1alpha1.AddressRange {
+	if len(addresses) == 0 {
+		return []v1alpha1.AddressRange{noAddress}
+	}
 	var all []v1alpha1.AddressRange
 	for i, text := range addresses {
 		prefix, err := netip.ParsePrefix(text)

@@ -61,22 +61,35 @@ func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read document %d of the manifests: %w", n, err)
 		}
-		switch {
-		case len(obj.Object) == 0:
-		case obj.IsList():
-			err := obj.EachListItem(func(item runtime.Object) error {
-				objects = append(objects, item.(*unstructured.Unstructured))
-				return nil
-			})
-			if err != nil {
-				return nil, fmt.Errorf("cannot read document %d of the manifests: %w", n, err)
-			}
-		case obj.GetKind() == "" || obj.GetAPIVersion() == "" || obj.GetName() == "":
-			return nil, fmt.Errorf("cannot read document %d of the manifests: apiVersion, kind or metadata.name is missing", n)
-		default:
-			objects = append(objects, obj)
+		if len(obj.Object) == 0 {
+			continue
+		}
+		if objects, err = appendObjects(objects, obj); err != nil {
+			return nil, fmt.Errorf("cannot read document %d of the manifests: %w", n, err)
 		}
 	}
+}
+
+// appendObjects appends an object, or the items of a list, which may be lists themselves. Items without a kind have
+// the kind of their list, as in the API server's answers. It returns an error for an object without a name or a kind.
+func appendObjects(objects []*unstructured.Unstructured, obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if !obj.IsList() {
+		if obj.GetKind() == "" || obj.GetAPIVersion() == "" || obj.GetName() == "" {
+			return nil, errors.New("apiVersion, kind or metadata.name is missing")
+		}
+		return append(objects, obj), nil
+	}
+	kind := strings.TrimSuffix(obj.GetKind(), "List")
+	err := obj.EachListItem(func(item runtime.Object) (err error) {
+		u := item.(*unstructured.Unstructured)
+		if u.GetKind() == "" && kind != "" && len(u.Object) > 0 {
+			u.SetAPIVersion(obj.GetAPIVersion())
+			u.SetKind(kind)
+		}
+		objects, err = appendObjects(objects, u)
+		return err
+	})
+	return objects, err
 }
 
 // ApplyManifests applies objects by server-side apply as [FieldManager], taking

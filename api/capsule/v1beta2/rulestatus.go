@@ -92,4 +92,9 @@ const (
 	// RulesAudited is the value of [LabelRules] if there are rules with the action audit, with
 	// default or managed metadata, or with policies for resources, which a webhook carries out.
 	RulesAudited = "audit"
+	// ReservedKeys is a regular expression for the names of the labels and annotations that have a meaning for
+	// Capsule or for the manager. Rules about metadata do not apply to them, as in Capsule.
+	ReservedKeys = `^(capsule[.]clastix[.]io/(tenant|resources|managed-by|limit-range|network-policy|resource-quota|role-binding|protected|((ingress|storage)-classes|allowed-registries|forbidden-namespace-(labels|annotations))(-regexp)?)` +
+		`|projectcapsule[.]dev/(tenant|pool|global-resource-quota|freeze|promote|cordoned|name|created-by|custom-resources|managed-by|rule-quota|release|rules|hostname-collision-scope)` +
+		`|owner[.]projectcapsule[.]dev/promote|reconcile[.]projectcapsule[.]dev/requestedAt|kubernetes[.]io/metadata[.]name)$|^(quota|used)[.]resources[.]capsule[.]clastix[.]io`
 )

@@ -39,7 +39,7 @@ the error stream. With --keep it prints the list alone: Capsule's Tenants stay, 
 layer for Capsule reads them. It writes nothing to the cluster.
 
 The exit code is 1 if Tenure refuses a Tenant, for example because of a field that it does not
-enforce. If another component enforces the field, accept it with the annotation ` + capsule.AcceptAnnotation + `.`,
+enforce or does not know, and if a file is a template. Build overlays and render charts first. If another component enforces the field, accept it with the annotation ` + capsule.AcceptAnnotation + `.`,
 		Example: `  # List the fields of the Tenants in a cluster, to keep these Tenants.
   tenure migrate capsule --keep
 
@@ -65,7 +65,7 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	if err != nil {
 		return err
 	}
-	if len(in.tenants) == 0 {
+	if len(in.tenants) == 0 && len(in.templates) == 0 {
 		return ui.WithHint(errors.New("there are no Tenants of capsule.clastix.io"), "name a file or folder with -f, or a cluster with --kubeconfig")
 	}
 	slices.SortFunc(in.tenants, func(a, b *v1beta2.Tenant) int { return strings.Compare(a.Name, b.Name) })
@@ -73,7 +73,7 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	var manifests bytes.Buffer
 	refused := 0
 	for _, tenant := range in.tenants {
-		result := capsule.Translate(capsule.Input{Tenant: tenant, Configuration: in.configuration, Owners: in.owners})
+		result := capsule.Translate(capsule.Input{Tenant: tenant, Unknown: in.unknown[tenant.Name], Configuration: in.configuration, Owners: in.owners})
 		if !o.keep {
 			result.Notes = append(result.Notes, dynamic(tenant, in.configuration)...)
 		}
@@ -90,6 +90,12 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 		if err := write(&manifests, tenant.Name, &result.Spec); err != nil {
 			return err
 		}
+	}
+	for _, field := range in.configured {
+		report.Rows = append(report.Rows, []string{"CapsuleConfiguration/" + v1beta2.ConfigurationName, field, string(capsule.Refused), "Tenure does not know the field"})
+	}
+	for _, file := range in.templates {
+		report.Rows = append(report.Rows, []string{file, "all", string(capsule.Refused), "it is a template: render it, such as by helm template, and read the result with -f -"})
 	}
 	for _, object := range in.others {
 		report.Rows = append(report.Rows, o.other(object))
@@ -110,6 +116,9 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 		return ui.WithHint(fmt.Errorf("%d of %d Tenants are refused", refused, len(in.tenants)),
 			"change the fields that the list names, or accept them with the annotation "+capsule.AcceptAnnotation)
 	}
+	if len(in.templates) > 0 {
+		return fmt.Errorf("%d files are templates, which may contain Tenants", len(in.templates))
+	}
 	return nil
 }
 
@@ -126,16 +135,34 @@ func dynamic(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration
 	if tenant.Spec.Permissions != nil && len(tenant.Spec.Permissions.MatchOwners) > 0 {
 		notes = append(notes, capsule.Note{Field: "spec.permissions.matchOwners", State: capsule.Different, Message: "the printed Tenant has the owners that are selected now; later ones are not added"})
 	}
+	if configuration != nil {
+		for field, restricts := range map[string]bool{
+			"spec.ignoreUserWithGroups": len(configuration.Spec.IgnoreUserWithGroups) > 0, "spec.nodeMetadata": restrictsNodes(configuration.Spec.NodeMetadata),
+		} {
+			if restricts {
+				notes = append(notes, capsule.Note{Field: "CapsuleConfiguration " + field, State: capsule.Refused, Message: "it applies only while Tenure's layer for Capsule runs: use --keep"})
+			}
+		}
+	}
 	if configuration != nil && configuration.Spec.AllowServiceAccountPromotion {
 		notes = append(notes, capsule.Note{Field: "CapsuleConfiguration spec.allowServiceAccountPromotion", State: capsule.Reported, Message: "promoted service accounts do not become owners: add them to spec.owners, or use --keep"})
 	}
 	return notes
 }
 
+// restrictsNodes reports whether the metadata of nodes has forbidden names.
+func restrictsNodes(m *v1beta2.NodeMetadata) bool {
+	return m != nil && slices.ContainsFunc([]*v1beta2.ForbiddenList{m.ForbiddenLabels, m.ForbiddenAnnotations}, func(l *v1beta2.ForbiddenList) bool {
+		return l != nil && (len(l.Denied) > 0 || l.DeniedRegex != "")
+	})
+}
+
 // other returns the line of an object that is no Tenant.
 func (o *capsuleOptions) other(object object) []string {
 	state, message := capsule.Refused, "Tenure has no such kind"
 	switch known := capsule.Fields(object.kind) != nil; {
+	case object.kind == "CapsuleConfiguration":
+		message = "only the CapsuleConfiguration named " + v1beta2.ConfigurationName + " counts"
 	case known && o.keep:
 		state, message = capsule.Different, "Tenure's layer for Capsule reads it: see docs/reference/capsule.md"
 	case known:

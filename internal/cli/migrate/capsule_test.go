@@ -120,3 +120,106 @@ func has(t *testing.T, lines []string, table string) {
 		}
 	}
 }
+
+// TestOddInput reads objects that Tenure does not know or cannot tell apart. Each would otherwise lose a restriction.
+func TestOddInput(t *testing.T) {
+	t.Parallel()
+	const tenant = "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: oil}, spec: {owners: [{kind: User, name: alice}]}}\n"
+	for name, tc := range map[string]struct {
+		reason   string
+		files    map[string]string
+		failure  string
+		out, err []string
+	}{
+		"an older version": {
+			reason:  "fields of v1alpha1 have other names",
+			files:   map[string]string{"a.yaml": "{apiVersion: capsule.clastix.io/v1alpha1, kind: Tenant, metadata: {name: oil}, spec: {owner: {kind: User, name: alice}, externalServiceIPs: {allowed: []}}}"},
+			failure: "1 of 1 Tenants are refused",
+			err:     []string{"Tenant/oil|spec.owner|refused unless accepted|Tenure does not know the field", "Tenant/oil|spec.externalServiceIPs|refused unless accepted"},
+		},
+		"an unknown field": {
+			reason:  "it may restrict the tenant",
+			files:   map[string]string{"a.yaml": strings.Replace(tenant, "spec: {", "spec: {namespaceOptions: {quotas: 3}, ", 1)},
+			failure: "1 of 1 Tenants are refused",
+			err:     []string{"Tenant/oil|spec.namespaceOptions.quotas|refused unless accepted"},
+		},
+		"an accepted field": {
+			reason: "something else sees to it",
+			files:  map[string]string{"a.yaml": strings.Replace(strings.Replace(tenant, "spec: {", "spec: {burst: 3, ", 1), "name: oil", "name: oil, annotations: {tenure.dev/accept-unenforced: spec.burst}", 1)},
+			err:    []string{"Tenant/oil|spec.burst|reported"},
+			out:    []string{"name: oil"},
+		},
+		"an unknown field of the status": {
+			reason: "the status restricts nobody",
+			files:  map[string]string{"a.yaml": strings.Replace(tenant, "spec: {", "status: {burst: 3}, spec: {", 1)},
+			err:    []string{"Tenant/oil|all|honoured"},
+			out:    []string{"name: oil"},
+		},
+		"a patch of an overlay": {
+			reason:  "a Tenant is printed once and whole",
+			files:   map[string]string{"base/a.yaml": tenant, "overlay/a.yaml": "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: oil}, spec: {cordoned: true}}"},
+			failure: "overlay/a.yaml: Tenant oil differs from the one in ",
+		},
+		"two CapsuleConfigurations": {
+			reason: "the second would hide the first",
+			files: map[string]string{
+				"a.yaml": tenant + "---\n{apiVersion: capsule.clastix.io/v1beta2, kind: CapsuleConfiguration, metadata: {name: default}, spec: {forceTenantPrefix: true}}",
+				"b.yaml": "{apiVersion: capsule.clastix.io/v1beta2, kind: CapsuleConfiguration, metadata: {name: default}, spec: {forceTenantPrefix: false}}",
+			},
+			failure: "b.yaml: CapsuleConfiguration default differs from the one in ",
+		},
+		"the same Tenant twice": {reason: "both files say the same", files: map[string]string{"a.yaml": tenant, "b.json": tenant}, out: []string{"name: oil"}},
+		"lists": {
+			reason: "items of a list of the API server have no kind",
+			files: map[string]string{
+				"a.yaml": "apiVersion: capsule.clastix.io/v1beta2\nkind: TenantList\nitems: [{metadata: {name: gas}, spec: {owners: [{kind: User, name: bob}]}}]",
+				"b.yaml": "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: [" + tenant + "]}]",
+			},
+			out: []string{"name: gas", "name: oil"},
+		},
+		"a template": {
+			reason:  "its Tenants are not known",
+			files:   map[string]string{"a.yaml": tenant, "chart/templates/tenant.yaml": "apiVersion: capsule.clastix.io/v1beta2\nkind: Tenant\nmetadata:\n  name: {{ .Values.name }}\n  {{- with .Values.x }}\n  {{- end }}"},
+			failure: "1 files are templates",
+			err:     []string{"tenant.yaml|all|refused|it is a template"},
+			out:     []string{"name: oil"},
+		},
+		"what the layer enforces": {
+			reason:  "the printed Tenants need no layer",
+			files:   map[string]string{"a.yaml": tenant + "---\n{apiVersion: capsule.clastix.io/v1beta2, kind: CapsuleConfiguration, metadata: {name: default}, spec: {ignoreUserWithGroups: [ops], nodeMetadata: {forbiddenLabels: {denied: [pool]}, forbiddenAnnotations: {denied: []}}, burst: 3}}"},
+			failure: "1 of 1 Tenants are refused",
+			err:     []string{"Tenant/oil|spec.ignoreUserWithGroups|refused|use --keep", "Tenant/oil|spec.nodeMetadata|refused|use --keep", "CapsuleConfiguration/default|spec.burst|refused"},
+		},
+		"another CapsuleConfiguration": {
+			reason: "it has no effect",
+			files:  map[string]string{"a.yaml": tenant + "---\n{apiVersion: capsule.clastix.io/v1beta2, kind: CapsuleConfiguration, metadata: {name: other}, spec: {forceTenantPrefix: true}}"},
+			err:    []string{"CapsuleConfiguration/other|all|refused|only the CapsuleConfiguration named default counts"},
+			out:    []string{"name: oil"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, content := range tc.files {
+				file = filepath.Join(dir, file)
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out, errs bytes.Buffer
+			command := NewCommand(ui.IO{Out: &out, Err: &errs})
+			command.SetArgs([]string{"capsule", "-f", dir})
+			if err := command.ExecuteContext(t.Context()); tc.failure == "" && err != nil || tc.failure != "" && (err == nil || !strings.Contains(err.Error(), tc.failure)) {
+				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.failure)
+			}
+			has(t, tc.out, out.String())
+			has(t, tc.err, errs.String())
+			if got, want := strings.Count(out.String(), "kind: Tenant\n"), len(tc.out); got != want {
+				t.Errorf("%s: got %d Tenants, want %d:\n%s", tc.reason, got, want, &out)
+			}
+		})
+	}
+}

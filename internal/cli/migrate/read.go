@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // group is the API group of Capsule.
@@ -26,10 +29,24 @@ const group = "capsule.clastix.io"
 
 // input are the objects of Capsule.
 type input struct {
-	tenants       []*v1beta2.Tenant
+	tenants []*v1beta2.Tenant
+	// unknown are the fields of each Tenant that Tenure does not know.
+	unknown map[string][]string
+	// templates are the files that are no YAML before they are rendered.
+	templates []string
+	// configured are the fields of the CapsuleConfiguration that Tenure does not know.
+	configured    []string
 	configuration *v1beta2.CapsuleConfiguration
 	owners        []v1beta2.TenantOwner
 	others        []object
+	// read are the objects by kind and name, with their files.
+	read map[object]source
+}
+
+// source is an object, and the file that it is from.
+type source struct {
+	file   string
+	object *unstructured.Unstructured
 }
 
 // read reads the objects from the files, of which "-" is the standard input, or from the cluster if no files are given.
@@ -38,7 +55,7 @@ func (o *capsuleOptions) read(ctx context.Context, stdin io.Reader) (*input, err
 	if o.fleet != "" {
 		paths = append(paths, o.fleet)
 	}
-	in := &input{}
+	in := &input{unknown: map[string][]string{}, read: map[object]source{}}
 	if len(paths) == 0 {
 		return in, o.readCluster(ctx, in)
 	}
@@ -82,11 +99,15 @@ func (in *input) readFiles(path string, stdin io.Reader) error {
 // addAll adds the objects in manifests. name names them in errors.
 func (in *input) addAll(name string, content []byte) error {
 	objects, err := flux.ReadObjects(content)
+	if err != nil && bytes.Contains(content, []byte("{{")) {
+		in.templates = append(in.templates, name)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, u := range objects {
-		if err := in.add(u); err != nil {
+		if err := in.addFrom(name, u); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -129,42 +150,83 @@ func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
 	return nil
 }
 
+// addFrom adds an object of a file. An object that two files have is added once. It returns an error if the two differ:
+// one of them may be a patch, or of another cluster.
+func (in *input) addFrom(file string, u *unstructured.Unstructured) error {
+	if u.GroupVersionKind().Group != group {
+		return nil
+	}
+	key := object{kind: u.GetKind(), name: nameOf(u)}
+	before, twice := in.read[key]
+	if !twice {
+		in.read[key] = source{file, u}
+		return in.add(u)
+	}
+	if !reflect.DeepEqual(before.object.Object, u.Object) {
+		return ui.WithHint(fmt.Errorf("%s %s differs from the one in %s", key.kind, key.name, before.file),
+			"name the folder of one cluster; build overlays first: kustomize build FOLDER | tenure migrate capsule -f -")
+	}
+	return nil
+}
+
+// nameOf returns the name of an object, with its namespace if it has one.
+func nameOf(u *unstructured.Unstructured) string {
+	if u.GetNamespace() != "" {
+		return u.GetNamespace() + "/" + u.GetName()
+	}
+	return u.GetName()
+}
+
+// unknownField is the message about a field of the spec that a type does not have.
+var unknownField = regexp.MustCompile(`^unknown field "(spec[.[].*)"$`)
+
+// decode converts an object to its type, and returns the fields of its spec that the type does not have.
+func decode(u *unstructured.Unstructured, typed any) (unknown []string, err error) {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, typed, true)
+	strict, isStrict := runtime.AsStrictDecodingError(err)
+	if err != nil && !isStrict {
+		return nil, fmt.Errorf("cannot read %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	if isStrict {
+		for _, e := range strict.Errors() {
+			if match := unknownField.FindStringSubmatch(e.Error()); match != nil {
+				unknown = append(unknown, match[1])
+			}
+		}
+	}
+	slices.Sort(unknown)
+	return unknown, nil
+}
+
 // add adds an object of Capsule, and leaves out others. Both versions of a kind have the same fields.
 func (in *input) add(u *unstructured.Unstructured) error {
 	if u.GroupVersionKind().Group != group {
 		return nil
 	}
-	into := func(typed any) error {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
-			return fmt.Errorf("cannot read %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
-		return nil
-	}
+	var err error
 	switch u.GetKind() {
 	case "Tenant":
 		tenant := &v1beta2.Tenant{}
-		if err := into(tenant); err != nil {
+		if in.unknown[u.GetName()], err = decode(u, tenant); err != nil {
 			return err
 		}
 		in.tenants = append(in.tenants, tenant)
 	case "CapsuleConfiguration":
 		if u.GetName() != v1beta2.ConfigurationName {
+			in.others = append(in.others, object{kind: u.GetKind(), name: u.GetName()})
 			return nil
 		}
 		in.configuration = &v1beta2.CapsuleConfiguration{}
-		return into(in.configuration)
+		in.configured, err = decode(u, in.configuration)
+		return err
 	case "TenantOwner":
 		owner := v1beta2.TenantOwner{}
-		if err := into(&owner); err != nil {
+		if _, err := decode(u, &owner); err != nil {
 			return err
 		}
 		in.owners = append(in.owners, owner)
 	default:
-		name := u.GetName()
-		if u.GetNamespace() != "" {
-			name = u.GetNamespace() + "/" + name
-		}
-		in.others = append(in.others, object{kind: u.GetKind(), name: name})
+		in.others = append(in.others, object{kind: u.GetKind(), name: nameOf(u)})
 	}
 	return nil
 }

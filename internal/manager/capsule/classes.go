@@ -60,8 +60,8 @@ func selectorList(list *v1beta2.DefaultAllowedList) *v1beta2.SelectorAllowedList
 		return nil
 	}
 	out := list.SelectorAllowedList
-	if list.Default != "" && (len(out.Allowed) > 0 || out.AllowedRegex != "" || len(out.MatchLabels)+len(out.MatchExpressions) > 0) {
-		// A default is allowed, too. A list with nothing else limits nothing.
+	if list.Default != "" {
+		// A default is allowed, too. Without other entries, it is the only class that is allowed.
 		out.Allowed = append(slices.Clone(out.Allowed), list.Default)
 	}
 	return &out

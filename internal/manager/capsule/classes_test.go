@@ -8,12 +8,12 @@ import (
 )
 
 // TestDefaultListed checks that the status lists a default class among the others, and that a list
-// with a default alone limits nothing.
+// with a default alone allows this class only.
 func TestDefaultListed(t *testing.T) {
 	t.Parallel()
 	list := &v1beta2.DefaultAllowedList{Default: "b"}
-	if got := selectorList(list).Allowed; got != nil {
-		t.Errorf("a default alone allows %v only", got)
+	if diff := cmp.Diff([]string{"b"}, selectorList(list).Allowed); diff != "" {
+		t.Errorf("a default alone: %s", diff)
 	}
 	list.Allowed = []string{"a"}
 	if diff := cmp.Diff([]string{"a", "b"}, selectorList(list).Allowed); diff != "" {
