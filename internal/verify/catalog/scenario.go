@@ -111,6 +111,8 @@ type Scenario struct {
 	doubts []string
 	// webhookDoubts are webhooks that do not run here and may stop attacks.
 	webhookDoubts []webhookDoubt
+	// dryRunPolicies are policies that look at whether a request is a dry run.
+	dryRunPolicies []webhookDoubt
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.
