@@ -22,6 +22,12 @@ var kyvernoKinds = []schema.GroupVersionKind{
 	{Group: "policies.kyverno.io", Version: "v1", Kind: "NamespacedMutatingPolicy"},
 }
 
+// kyvernoExceptions are the kinds of exceptions from Kyverno's policies.
+var kyvernoExceptions = []schema.GroupVersionKind{
+	{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"},
+	{Group: "policies.kyverno.io", Version: "v1", Kind: "PolicyException"},
+}
+
 // readKyverno reads the policies of Kyverno with the exceptions from them. Kyverno's webhooks do not say to which
 // namespaces a policy applies.
 func (b *bounds) readKyverno(ctx context.Context, c client.Reader) error {
@@ -31,9 +37,13 @@ func (b *bounds) readKyverno(ctx context.Context, c client.Reader) error {
 		err := b.list(ctx, c, list)
 		return list.Items, err
 	}
-	exceptions, err := read(schema.GroupVersionKind{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"})
-	if err != nil {
-		return err
+	var exceptions []unstructured.Unstructured
+	for _, kind := range kyvernoExceptions {
+		of, err := read(kind)
+		if err != nil {
+			return err
+		}
+		exceptions = append(exceptions, of...)
 	}
 	for _, kind := range kyvernoKinds {
 		policies, err := read(kind)
@@ -56,6 +66,13 @@ func (b *bounds) readKyverno(ctx context.Context, c client.Reader) error {
 
 // exempts reports whether an exception of Kyverno names a policy.
 func exempts(exception, policy unstructured.Unstructured) bool {
+	refs, _, _ := unstructured.NestedSlice(exception.Object, "spec", "policyRefs")
+	if slices.ContainsFunc(refs, func(ref any) bool {
+		fields, _ := ref.(map[string]any)
+		return fields["name"] == policy.GetName() && fields["kind"] == policy.GetKind()
+	}) {
+		return true
+	}
 	named, _, _ := unstructured.NestedSlice(exception.Object, "spec", "exceptions")
 	return slices.ContainsFunc(named, func(entry any) bool {
 		fields, _ := entry.(map[string]any)

@@ -192,6 +192,15 @@ apiVersion: kyverno.io/v2
 kind: PolicyException
 metadata: {name: e, namespace: policies}
 spec: {exceptions: [{policyName: k}], match: {any: [{resources: {namespaces: [beta]}}]}}`))},
+		"Kyverno's exception by an expression": {reason: "an exception from a policy of Kyverno with expressions", more: []client.Object{manifest(t, `
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: k}
+spec: {validations: [{expression: "false"}]}`), manifest(t, `
+apiVersion: policies.kyverno.io/v1
+kind: PolicyException
+metadata: {name: e, namespace: policies}
+spec: {policyRefs: [{name: k, kind: ValidatingPolicy}], matchConditions: [{name: beta, expression: "object.metadata.namespace == 'beta'"}]}`)}},
 		"an exception from another policy": {reason: "an exception from a policy that is not there", same: true, more: append(kyverno("{}"), manifest(t, `
 apiVersion: kyverno.io/v2
 kind: PolicyException

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/verify/baseline"
@@ -93,4 +94,19 @@ func (c clusterReport) judge() string {
 		return verdictUnjudged
 	}
 	return verdictSafe
+}
+
+// unjudged returns the reason why a complete run on a fleet that is ready has no verdict, beside its attacks; "" if there is
+// none.
+func (c clusterReport) unjudged() string {
+	switch {
+	case c.Verdict != verdictUnjudged || c.Error != "":
+	case len(c.Tenants) == 0:
+		return noTenants
+	case c.doubtful:
+		return "parts of the fleet are invented or assumed here: " + strings.Join(slices.Concat(c.Faked, c.Assumed), "; ")
+	case c.Coverage.Tried == c.Coverage.NotInstalled:
+		return "the fleet lacks the target of every attack"
+	}
+	return ""
 }

@@ -112,8 +112,12 @@ func (c clusterReport) fleetSuite() junitSuite {
 		s.add(made)
 	}
 	test("the run is complete", c.Error)
-	if len(c.Tenants) == 0 && c.Error == "" {
-		test("the fleet has tenants", noTenants)
+	if why := c.unjudged(); why != "" {
+		name := "the fleet can be judged"
+		if len(c.Tenants) == 0 {
+			name = "the fleet has tenants"
+		}
+		test(name, why)
 	}
 	var broken []string
 	for _, n := range c.NotReady {

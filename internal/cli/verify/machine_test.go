@@ -71,6 +71,8 @@ func TestJUnitIsNeverGreenByAccident(t *testing.T) {
 	t.Parallel()
 	for reason, f := range map[string]findings{
 		"no tenants":         {path: "p"},
+		"assumed parts":      assumed(),
+		"nothing to attack":  attacked(catalog.NotInstalled),
 		"the run broke off":  {path: "p", err: errors.New("etcd ended")},
 		"one is not proven":  attacked(catalog.NotProven),
 		"the fleet is not":   {path: "p", failures: layered().failures, attacks: attacked(catalog.Stopped).attacks},
@@ -86,6 +88,35 @@ func TestJUnitIsNeverGreenByAccident(t *testing.T) {
 		}
 		if back.Failures+back.Errors == 0 {
 			t.Errorf("%s: no failure and no error:\n%s", reason, out.String())
+		}
+	}
+}
+
+// assumed returns the findings of a run whose attacks are all stopped, and in which objects are assumed to be ready.
+func assumed() findings {
+	f := attacked(catalog.Stopped)
+	f.doubtful, f.assumed = true, []string{"HelmRelease/a/a"}
+	return f
+}
+
+// TestSARIFIsNeverEmptyByAccident checks that each run without a verdict has a result or is unsuccessful.
+func TestSARIFIsNeverEmptyByAccident(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		findings findings
+		empty    bool
+	}{
+		"safe":              {attacked(catalog.Stopped), true},
+		"no tenants":        {findings{path: "p"}, false},
+		"assumed parts":     {assumed(), false},
+		"nothing to attack": {attacked(catalog.NotInstalled), false},
+		"the run broke off": {findings{path: "p", err: errors.New("etcd ended")}, false},
+		"one is not proven": {attacked(catalog.NotProven), false},
+	} {
+		log, text := sarif(t, one(judgement{}, tc.findings), catalogue(tc.findings))
+		checkSARIF(t, log)
+		if run := log.Runs[0]; (len(run.Results) == 0 && run.Invocations[0].Successful) != tc.empty {
+			t.Errorf("%s: no result of a successful run: %t, want %t:\n%s", reason, !tc.empty, tc.empty, text)
 		}
 	}
 }
@@ -170,8 +201,8 @@ func TestSARIFCatalogue(t *testing.T) {
 	t.Parallel()
 	log, _ := sarif(t, report{}, catalog.Catalogue())
 	checkSARIF(t, log)
-	if got, want := len(log.Runs[0].Tool.Driver.Rules), len(catalog.Catalogue())+1; got != want {
-		t.Errorf("%d rules, want one for each attack and one for the fleet, %d", got, want)
+	if got, want := len(log.Runs[0].Tool.Driver.Rules), len(catalog.Catalogue())+2; got != want {
+		t.Errorf("%d rules, want one for each attack and two for the fleet, %d", got, want)
 	}
 }
 

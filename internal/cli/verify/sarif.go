@@ -117,8 +117,12 @@ const (
 	levelNote    = "note"
 )
 
-// ruleNotReady is the rule for objects that do not run and so cannot be judged.
-const ruleNotReady = "not-ready"
+// ruleNotReady is the rule for objects that do not run and so cannot be judged, and ruleNotJudged the rule for other reasons
+// why a fleet has no verdict.
+const (
+	ruleNotReady  = "not-ready"
+	ruleNotJudged = "not-judged"
+)
 
 const (
 	sarifSchema = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -142,12 +146,17 @@ func (r report) writeSARIF(w io.Writer, catalogue []catalog.Attack) error {
 		index[a.Key()] = len(s.Tool.Driver.Rules)
 		s.Tool.Driver.Rules = append(s.Tool.Driver.Rules, newRule(a))
 	}
-	index[ruleNotReady] = len(s.Tool.Driver.Rules)
-	s.Tool.Driver.Rules = append(s.Tool.Driver.Rules, notReadyRule())
+	for _, rule := range []sarifRule{notReadyRule(), notJudgedRule()} {
+		index[rule.ID] = len(s.Tool.Driver.Rules)
+		s.Tool.Driver.Rules = append(s.Tool.Driver.Rules, rule)
+	}
 	for _, c := range r.Clusters {
 		if c.Error != "" {
 			s.Invocations[0].Successful = false
 			s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelError, sarifText{Text: c.Path + ": " + c.Error}})
+		}
+		if why := c.unjudged(); why != "" {
+			s.add(c, index, ruleNotJudged, levelWarning, "the fleet is not judged: "+why, location{})
 		}
 		for _, n := range c.NotReady {
 			s.add(c, index, ruleNotReady, levelWarning, n.Object+" is not ready: "+n.Reason, location{}, n.Object)
@@ -240,6 +249,16 @@ func notReadyRule() sarifRule {
 		ID: ruleNotReady, Name: "NotReady",
 		ShortDescription: sarifText{Text: text}, FullDescription: sarifText{Text: text},
 		Help:          sarifText{Text: "Run tenure up with the same flags and look at the object.\n"},
+		Configuration: sarifLevel{levelWarning}, Properties: sarifProperties{[]string{"multi-tenancy"}},
+	}
+}
+
+func notJudgedRule() sarifRule {
+	const text = "the fleet cannot be judged: it has no tenants, parts of it are invented or assumed, or it lacks the targets of all attacks"
+	return sarifRule{
+		ID: ruleNotJudged, Name: "NotJudged",
+		ShortDescription: sarifText{Text: text}, FullDescription: sarifText{Text: text},
+		Help:          sarifText{Text: "Name the namespaces of tenants with --tenants, map the addresses of the fleet, or apply its Secrets with --apply.\n"},
 		Configuration: sarifLevel{levelWarning}, Properties: sarifProperties{[]string{"multi-tenancy"}},
 	}
 }

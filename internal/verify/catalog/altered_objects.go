@@ -138,9 +138,14 @@ func (e *Scenario) altered(ctx context.Context, sent, got *unstructured.Unstruct
 	if accepted, ok := ctx.Value(acceptedKey{}).(*[]*unstructured.Unstructured); ok {
 		*accepted = append(*accepted, sent)
 	}
+	return alteredFields(ctx, e.As, sent, got)
+}
+
+// alteredFields is [Scenario.altered] for any client, which asks the API server for the fields that a kind lacks.
+func alteredFields(ctx context.Context, c client.Client, sent, got *unstructured.Unstructured) error {
 	changed, removed := differences(sent, got)
 	if len(removed) > 0 {
-		strict := fmt.Sprint(e.As.Create(ctx, sent.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)))
+		strict := fmt.Sprint(c.Create(ctx, sent.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)))
 		removed = slices.DeleteFunc(removed, func(path string) bool { return strings.Contains(strict, `unknown field "`+path) })
 	}
 	paths := append(changed, removed...)
@@ -149,6 +154,20 @@ func (e *Scenario) altered(ctx context.Context, sent, got *unstructured.Unstruct
 	}
 	slices.Sort(paths)
 	return &alteredError{slices.Compact(paths), sent}
+}
+
+// alteredInCluster returns the fields of a canary, which Flux applied from the tenant's files, that policies changed and in
+// which it differs from the tenant's own object: see [aboutAttack]. It returns nil if the canary is as in the files.
+func (e *Scenario) alteredInCluster(ctx context.Context, canary, applied, own *unstructured.Unstructured) *alteredError {
+	var altered *alteredError
+	if !e.mutates || !errors.As(alteredFields(ctx, e.Admin, canary, applied), &altered) {
+		return nil
+	}
+	altered.paths = slices.DeleteFunc(altered.paths, func(path string) bool { return !differIn(path, canary, own) })
+	if len(altered.paths) == 0 {
+		return nil
+	}
+	return altered
 }
 
 // differences returns the fields of an object that have other values in the answer of the API server, and the fields that

@@ -23,10 +23,10 @@ func addEditedPolicies(register func(...Attack)) {
 	register(Attack{
 		ID: "I17", Via: API, Owners: OwnersAnywhere,
 		Kinds:      []string{"TenancyProfile", "Tenant", "TenantParameters"},
-		Title:      "edits its Tenant, the TenancyProfile, its TenantParameters, the policies or their parameters",
+		Title:      "edits its Tenant, the TenancyProfile, its TenantParameters, the policies or their parameters, or makes an exception from them",
 		Controls:   []string{"RBAC", "policy on TenantParameters"},
 		References: []string{"CVE-2022-46167"},
-		Fix:        Fix{Advice: "give tenants and owners of Tenants no write verb on tenants, tenancyprofiles, tenantparameters, capsuleconfigurations, admission policies, their bindings and webhook configurations", Rights: true},
+		Fix:        Fix{Advice: "give tenants and owners of Tenants no write verb on tenants, tenancyprofiles, tenantparameters, capsuleconfigurations, admission policies, their bindings and webhook configurations; with Kyverno, let --exceptionNamespace name a namespace of the platform in which no tenant writes policyexceptions", Rights: true},
 		Slow:       true,
 		Run:        editsItsBounds,
 	})
@@ -84,7 +84,11 @@ func editsItsBounds(ctx context.Context, e *Scenario) Finding {
 	if err != nil {
 		return notProven(firstLine(err.Error()))
 	}
-	return requests(slices.Concat(all, params, calls)...)(ctx, e)
+	exceptions, err := e.exceptsItself(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	return requests(slices.Concat(all, params, calls, exceptions)...)(ctx, e)
 }
 
 // editsParameters returns the requests with which the tenant would change or delete the parameters that a

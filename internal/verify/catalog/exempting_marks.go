@@ -459,9 +459,12 @@ func kyvernoMarks(ctx context.Context, admin client.Reader) ([]exemption, error)
 			for _, rule := range rules {
 				fields, _ := rule.(map[string]any)
 				marks = append(marks, marksOfFilters(fields["exclude"])...)
-				marks = append(marks, marksOfPreconditions(fields["preconditions"])...)
+				marks = append(marks, marksAgainstFilters(fields["match"])...)
+				marks = append(marks, marksOfConditions(rule)...)
 			}
-			all = append(all, exemptionsOf(kyvernoPolicy+policy.GetName(), true, marks)...)
+			control := kyvernoPolicy + policy.GetName()
+			all = append(all, exemptionsOf(control, true, marks)...)
+			all = append(all, exemptionsByOptions(control, true, policy.Object["spec"])...)
 		}
 	}
 	exceptions, err := listOfKyverno(ctx, admin, schema.GroupVersionKind{Group: "kyverno.io", Version: "v2", Kind: "PolicyException"})
@@ -472,7 +475,7 @@ func kyvernoMarks(ctx context.Context, admin client.Reader) ([]exemption, error)
 		match, _, _ := unstructured.NestedMap(exception.Object, "spec", "match")
 		marks := marksOfFilters(match)
 		conditions, _, _ := unstructured.NestedFieldNoCopy(exception.Object, "spec", "conditions")
-		all = append(all, exemptionsOf("", true, append(marks, marksOfPreconditions(conditions)...))...)
+		all = append(all, exemptionsOf("", true, append(marks, marksOfConditions(conditions)...))...)
 	}
 	expressed, err := kyvernoExpressions(ctx, admin)
 	return append(all, expressed...), err
@@ -500,6 +503,7 @@ func kyvernoExpressions(ctx context.Context, admin client.Reader) ([]exemption, 
 				control = ""
 			}
 			all = append(all, exemptionsOf(control, true, append(marksOf(validating), marksOfMutation(mutating)...))...)
+			all = append(all, exemptionsByOptions(control, true, fields)...)
 		}
 	}
 	return all, nil
@@ -541,6 +545,16 @@ func marksOfFilters(filters any) []mark {
 				all = append(all, mark{key, strings.ReplaceAll(values[key], "*", "x")})
 			}
 		}
+		for _, r := range selectorOf(of).MatchExpressions {
+			switch r.Operator {
+			case metav1.LabelSelectorOpExists:
+				all = append(all, mark{r.Key, "true"})
+			case metav1.LabelSelectorOpIn:
+				for _, value := range r.Values {
+					all = append(all, mark{r.Key, value})
+				}
+			}
+		}
 		names, _, _ := unstructured.NestedStringSlice(of, "resources", "names")
 		if name, found, _ := unstructured.NestedString(of, "resources", "name"); found {
 			names = append(names, name)
@@ -559,23 +573,48 @@ var (
 	nameInVariable = regexp.MustCompile(`request\.(?:object\.metadata\.)?name\b`)
 )
 
-// marksOfPreconditions returns the marks in the conditions of a rule of Kyverno: each key of a label in a variable with
-// each value in the condition, and the forms of names.
-func marksOfPreconditions(conditions any) []mark {
+// selectorOf returns the selector of the objects of a filter of Kyverno, which may be empty.
+func selectorOf(filter map[string]any) metav1.LabelSelector {
+	var selector metav1.LabelSelector
+	fields, _, _ := unstructured.NestedMap(filter, "resources", "selector")
+	// A field that is not as in the API server's selectors ends the conversion; the fields before it count.
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector)
+	return selector
+}
+
+// marksAgainstFilters returns the marks with which filters of Kyverno no longer select an object without labels.
+func marksAgainstFilters(filters any) []mark {
 	var all []mark
-	switch conditions := conditions.(type) {
+	for _, of := range filtersOf(filters) {
+		selector := selectorOf(of)
+		all = append(all, marksOfSelector(&selector)...)
+	}
+	return all
+}
+
+// marksOfConditions returns the marks in the conditions and in the expressions of a rule of Kyverno, wherever they are in
+// it: each key of a label in a variable with each value in the condition, and the forms of names.
+func marksOfConditions(rule any) []mark {
+	var all []mark
+	switch rule := rule.(type) {
 	case []any:
-		for _, condition := range conditions {
-			all = append(all, marksOfPreconditions(condition)...)
+		for _, element := range rule {
+			all = append(all, marksOfConditions(element)...)
 		}
 	case map[string]any:
-		for _, how := range []string{"any", "all"} {
-			all = append(all, marksOfPreconditions(conditions[how])...)
+		for _, field := range slices.Sorted(maps.Keys(rule)) {
+			all = append(all, marksOfConditions(rule[field])...)
 		}
-		key, _ := conditions["key"].(string)
-		values, isList := conditions["value"].([]any)
+		if expression, ok := rule["expression"].(string); ok {
+			all = append(all, marksOfExpression(expression)...)
+		}
+		key, isText := rule["key"].(string)
+		if !isText || rule["operator"] == nil {
+			break
+		}
+		values, isList := rule["value"].([]any)
 		if !isList {
-			values = []any{conditions["value"]}
+			values = []any{rule["value"]}
 		}
 		for _, value := range values {
 			text := fmt.Sprint(value)

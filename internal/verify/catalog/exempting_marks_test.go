@@ -93,10 +93,21 @@ spec:
     - exclude: {any: [{resources: {names: ["bootstrap-*"]}}, {resources: {annotations: {free: "*"}}}]}
     - preconditions: {all: [{key: '{{ request.object.metadata.labels."example.com/skip" || ''''}}', operator: NotEquals, value: "true"}]}
 `, `
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: further}
+spec:
+  rules:
+    - match: {any: [{resources: {selector: {matchLabels: {needs: it}, matchExpressions: [{key: skip, operator: DoesNotExist}]}}}]}
+    - exclude: {any: [{resources: {selector: {matchExpressions: [{key: any, operator: Exists}, {key: tier, operator: In, values: [old]}]}}}]}
+    - validate: {deny: {conditions: {all: [{key: "{{ request.object.metadata.labels.denied }}", operator: NotEquals, value: "no"}]}}}
+    - validate: {cel: {expressions: [{expression: "has(object.metadata.labels.expressed)"}]}}
+    - validate: {foreach: [{deny: {conditions: {any: [{key: "{{ request.dryRun }}", operator: Equals, value: true}]}}}]}
+`, `
 apiVersion: kyverno.io/v2
 kind: PolicyException
 metadata: {name: legacy, namespace: platform}
-spec: {exceptions: [{policyName: accounts}], match: {any: [{resources: {names: ["legacy-*"]}}]}}
+spec: {exceptions: [{policyName: accounts}], match: {any: [{resources: {names: ["legacy-*"], selector: {matchExpressions: [{key: legacy, operator: Exists}]}}}]}}
 `, `
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy
@@ -118,7 +129,9 @@ spec: {policyRefs: [{name: expressed, kind: ValidatingPolicy}], matchConditions:
 	got, err := kyvernoMarks(t.Context(), e.Admin)
 	want := slices.Concat(
 		exemptionsOf("Kyverno policy accounts", true, []mark{{"olden", "yes"}, {nameMark, "bootstrap-*"}, {"free", "x"}, {"example.com/skip", "true"}}),
-		exemptionsOf("", true, []mark{{nameMark, "legacy-*"}}),
+		exemptionsOf("Kyverno policy further", true, []mark{{"skip", "true"}, {"any", "true"}, {"tier", "old"}, {"denied", "no"}, {"expressed", "true"}}),
+		[]exemption{{policy: "Kyverno policy further", changes: true, untried: "Kyverno policy further refuses it, which looks at the options of a request, such as its field manager, and verify does not try others"}},
+		exemptionsOf("", true, []mark{{"legacy", "true"}, {nameMark, "legacy-*"}}),
 		exemptionsOf("Kyverno policy expressed", true, []mark{{"free", "true"}}),
 		exemptionsOf("", true, []mark{{nameMark, "old-*"}}),
 	)

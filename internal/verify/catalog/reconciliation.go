@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,14 +29,17 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	if there, err := e.exists(ctx, canary); err != nil || there {
 		return notProven(fmt.Sprintf("the canary %s %s cannot be distinguished from an existing object (%v)", canary.GetKind(), keyOf(canary), err))
 	}
-	var touched bool
+	var applied *unstructured.Unstructured
 	var lookErr error
-	said, err := e.apply(ctx, by(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
+	said, err := e.apply(ctx, by(id, folder(id)+"/aimed", change), func() { applied, lookErr = e.read(ctx, canary) })
 	switch {
 	case lookErr != nil:
 		return notProven("cannot read the canary: " + firstLine(lookErr.Error()))
-	case touched:
+	case applied != nil:
 		e.remove(canary)
+		if altered := e.alteredInCluster(ctx, canary, applied, own); altered != nil && e.leavesOwn(ctx, by, id, own, altered) {
+			return stopped(altered.control(), firstLine(altered.Error()))
+		}
 		return gotThrough(fmt.Sprintf("Flux created %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
 	case err != nil:
 		return e.confirm(ctx, by, id, own, judge(err, ""))
@@ -47,6 +52,20 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	}
 	f := byAnotherRule(ctx, errors.New(said.message), stopped(control, firstLine(said.message)))
 	return e.confirm(ctx, by, id, own, f)
+}
+
+// leavesOwn delivers the positive control, and reports whether Flux applied it with all fields of the files that policies
+// changed in the canary.
+func (e *Scenario) leavesOwn(ctx context.Context, by delivery, id string, own *unstructured.Unstructured, altered *alteredError) bool {
+	var kept bool
+	_, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() {
+		applied, err := e.read(ctx, own)
+		var also *alteredError
+		errors.As(alteredFields(ctx, e.Admin, own, cmp.Or(applied, own)), &also)
+		kept = err == nil && applied != nil && (also == nil || !slices.ContainsFunc(also.paths, func(path string) bool { return slices.Contains(altered.paths, path) }))
+	})
+	e.remove(own)
+	return err == nil && kept
 }
 
 // confirm delivers the positive control. A stopped attack counts only if the positive control succeeds.

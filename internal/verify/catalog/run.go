@@ -196,6 +196,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 type surroundings struct {
 	doubts, ungoverned []string
 	webhookDoubts      []webhookDoubt
+	dryRunPolicies     []webhookDoubt
 	networkDoubts      []unenforced
 	missing            []unreadyObject
 	namespaces         []corev1.Namespace
@@ -214,6 +215,9 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	}
 	s.doubts = append(s.doubts, opts.Doubts...)
 	if s.webhookDoubts, err = simulatedWebhooks(ctx, admin); err != nil {
+		return nil, err
+	}
+	if s.dryRunPolicies, err = dryRunPolicies(ctx, admin); err != nil {
 		return nil, err
 	}
 	if s.networkDoubts, err = enginePolicies(ctx, admin, networkPlugins, processes{}); err != nil {
@@ -263,7 +267,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
 		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
 		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
-		e.webhookDoubts = s.webhookDoubts
+		e.webhookDoubts, e.dryRunPolicies = s.webhookDoubts, s.dryRunPolicies
 		e.exemptions, e.mutates, e.called = s.exemptions, s.mutates, s.called
 		e.lacks = lacks(t, s.namespaces, s.missing)
 		e.readLimits(ctx)

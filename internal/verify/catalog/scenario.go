@@ -111,6 +111,8 @@ type Scenario struct {
 	doubts []string
 	// webhookDoubts are webhooks that do not run here and may stop attacks.
 	webhookDoubts []webhookDoubt
+	// dryRunPolicies are policies that look at whether a request is a dry run.
+	dryRunPolicies []webhookDoubt
 	// namespaces are all namespaces of the cluster at the start of the run.
 	namespaces []corev1.Namespace
 	// networkDoubts are policies of network plugins, which no attack judges.
@@ -478,12 +480,21 @@ func conditionOf(u *unstructured.Unstructured, kind string) (readiness, bool) {
 // exists reports whether an object exists. It returns false for an object that is being deleted: the
 // deletion of the namespaces of an earlier run takes seconds.
 func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
+	current, err := e.read(ctx, u)
+	return current != nil, err
+}
+
+// read returns an object as it is in the cluster, and nil for an object that does not exist or is being deleted.
+func (e *Scenario) read(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	current := u.DeepCopy()
 	err := e.Admin.Get(ctx, client.ObjectKeyFromObject(u), current)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return false, nil
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && current.GetDeletionTimestamp() != nil {
+		return nil, nil
 	}
-	return err == nil && current.GetDeletionTimestamp() == nil, err
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s %s: %w", u.GetKind(), keyOf(u), err)
+	}
+	return current, nil
 }
 
 // name returns the name of an object of an attack.

@@ -266,11 +266,19 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 }
 
 // withDoubts returns the finding. An attack that got through is not proven if an admission policy may stop
-// the attack and a part of the fleet that may contain such a policy is simulated or missing.
+// the attack and a part of the fleet that may contain such a policy is simulated or missing. The same holds for an attack in
+// a dry run if a policy looks at whether its request is one.
 func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
+	for _, p := range e.dryRunPolicies {
+		if !a.Deep && a.Via != Proxy && p.concerns(a) && p.inReachOf(a, e) {
+			doubtful := notProven(fmt.Sprintf("%s, in a dry run, but %s looks at whether a request is a dry run", f.Evidence, p.name))
+			doubtful.InFull, doubtful.Further = f.InFull, f.Further
+			return doubtful
+		}
+	}
 	doubts := slices.Clone(e.doubts)
 	for _, w := range e.webhookDoubts {
-		if w.concerns(a) {
+		if w.concerns(a) && w.inReachOf(a, e) {
 			doubts = append(doubts, w.name)
 		}
 	}

@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,8 +14,10 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +81,8 @@ type webhookDoubt struct {
 	// name is the name of the webhook with the reason why it does not run here.
 	name  string
 	rules []admissionv1.RuleWithOperations
+	// namespaces select the namespaces of its requests, if all of them select one; nil selects every namespace.
+	namespaces []*metav1.LabelSelector
 }
 
 // concerns reports whether the API server asks the webhook about an object of a kind that the attack tries. Rules name
@@ -97,6 +103,90 @@ func (w webhookDoubt) concerns(a Attack) bool {
 	})
 }
 
+// clusterScoped are the kinds without a namespace that attacks try: the selectors of namespaces do not apply to their objects,
+// except for a Namespace's own labels.
+var clusterScoped = []string{"*", "Namespace", "ClusterRole", "ClusterRoleBinding", "PersistentVolume", "Node", "CustomResourceDefinition", "Tenant", "TenancyProfile", "SourceGrant"}
+
+// inReachOf reports whether the selectors select a namespace in which the attack may have objects: each of the tenant, of
+// the platform and of the victim. It returns true if the attack tries a kind without a namespace, or any kind.
+func (w webhookDoubt) inReachOf(a Attack, e *Scenario) bool {
+	if len(w.namespaces) == 0 || len(a.Kinds) == 0 || slices.ContainsFunc(a.Kinds, func(kind string) bool {
+		kind, _, _ = strings.Cut(kind, "/")
+		return slices.Contains(clusterScoped, kind)
+	}) {
+		return true
+	}
+	return slices.ContainsFunc(e.namespaces, func(ns corev1.Namespace) bool {
+		ofOther := slices.ContainsFunc(e.tenants, func(t discovery.Tenant) bool {
+			return t.Name != e.Tenant.Name && slices.Contains(t.Namespaces, ns.Name)
+		})
+		return !ofOther && !slices.ContainsFunc(w.namespaces, func(s *metav1.LabelSelector) bool { return s != nil && !selects(s, ns.Labels) })
+	})
+}
+
+// dryRunPolicies returns the policies in force that look at whether a request is a dry run. Their answer to an attack in a
+// dry run may differ from their answer to a real one.
+func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, error) {
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	var mutations admissionv1.MutatingAdmissionPolicyList
+	var mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
+	for _, list := range []client.ObjectList{&policies, &bindings, &mutations, &mutationBindings} {
+		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("cannot read the policies: %w", err)
+		}
+	}
+	var all []webhookDoubt
+	add := func(name string, spec any, match, of *admissionv1.MatchResources) {
+		text, err := json.Marshal(spec)
+		if err != nil || !aboutDryRun.Match(text) {
+			return
+		}
+		w := webhookDoubt{name: "policy " + name}
+		for _, m := range []*admissionv1.MatchResources{match, of} {
+			if m != nil && m.NamespaceSelector != nil {
+				w.namespaces = append(w.namespaces, m.NamespaceSelector)
+			}
+		}
+		if match != nil {
+			for _, r := range match.ResourceRules {
+				w.rules = append(w.rules, r.RuleWithOperations)
+			}
+		}
+		all = append(all, w)
+	}
+	for _, b := range bindings.Items {
+		for _, p := range policies.Items {
+			if p.Name == b.Spec.PolicyName && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
+				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
+			}
+		}
+	}
+	for _, b := range mutationBindings.Items {
+		for _, p := range mutations.Items {
+			if p.Name == b.Spec.PolicyName {
+				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
+			}
+		}
+	}
+	everything := []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: []string{"*/*"}}}}
+	for _, kind := range slices.Concat(kyvernoPolicies, kyvernoExpressed) {
+		of, err := listOfKyverno(ctx, admin, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, policy := range of {
+			if text, err := json.Marshal(policy.Object["spec"]); err == nil && aboutDryRun.Match(text) && refuses(policy) {
+				all = append(all, webhookDoubt{name: kyvernoPolicy + policy.GetName(), rules: everything})
+			}
+		}
+	}
+	return all, nil
+}
+
+// aboutDryRun matches an expression that looks at whether a request is a dry run.
+var aboutDryRun = regexp.MustCompile(`\brequest\s*\.\s*\??dryRun\b`)
+
 // simulatedWebhooks returns the webhooks with failurePolicy Ignore that the API server skips here, because no process of the
 // local cluster serves them. The webhooks of Tenure's quotas are not controls: they move quota, and the quota decides.
 func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt, error) {
@@ -116,7 +206,7 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt
 		return nil, err
 	}
 	var doubts []webhookDoubt
-	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType, rules []admissionv1.RuleWithOperations) {
+	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType, namespaces *metav1.LabelSelector, rules []admissionv1.RuleWithOperations) {
 		reason := "its controller is simulated"
 		switch {
 		case config.URL != nil:
@@ -129,17 +219,17 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt
 			return
 		}
 		if policy != nil && *policy == admissionv1.Ignore {
-			doubts = append(doubts, webhookDoubt{fmt.Sprintf("webhook %s (%s)", name, reason), rules})
+			doubts = append(doubts, webhookDoubt{name: fmt.Sprintf("webhook %s (%s)", name, reason), rules: rules, namespaces: []*metav1.LabelSelector{namespaces}})
 		}
 	}
 	for _, configuration := range validating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.Rules)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.NamespaceSelector, hook.Rules)
 		}
 	}
 	for _, configuration := range mutating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.Rules)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.NamespaceSelector, hook.Rules)
 		}
 	}
 	return doubts, nil

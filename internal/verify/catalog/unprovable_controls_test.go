@@ -112,9 +112,107 @@ func TestWebhookDoubts(t *testing.T) {
 		{"an attack without kinds", Attack{Via: API}, []string{"pods"}, true},
 		{"a commit that a Kustomization applies", Attack{Via: Git, Kinds: []string{"ConfigMap"}}, []string{"kustomizations"}, true},
 	} {
-		hook := webhookDoubt{"webhook w", []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: tc.resources}}}}
+		hook := webhookDoubt{name: "webhook w", rules: []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: tc.resources}}}}
 		tc.attack.Controls = []string{"policy"}
 		f := (&Scenario{webhookDoubts: []webhookDoubt{hook}}).withDoubts(tc.attack, gotThrough("it could"))
+		if got := f.Outcome == NotProven; got != tc.want {
+			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
+		}
+	}
+}
+
+// TestWebhookNamespaces checks that a webhook that does not run here is no doubt if it selects namespaces of other tenants only.
+func TestWebhookNamespaces(t *testing.T) {
+	t.Parallel()
+	e := &Scenario{
+		Tenant:  discovery.Tenant{Name: "team", Namespaces: []string{"team"}},
+		tenants: []discovery.Tenant{{Name: "team", Namespaces: []string{"team"}}, {Name: "other", Namespaces: []string{"other"}}},
+	}
+	for _, name := range []string{"team", "other", "platform"} {
+		e.namespaces = append(e.namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": name}}})
+	}
+	of := func(value string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"of": value}}
+	}
+	for _, tc := range []struct {
+		reason   string
+		kinds    []string
+		selector *metav1.LabelSelector
+		want     bool
+	}{
+		{"no selector", []string{"ConfigMap"}, nil, true},
+		{"the tenant's namespace", []string{"ConfigMap"}, of("team"), true},
+		{"another tenant's namespace", []string{"ConfigMap"}, of("other"), false},
+		{"no namespace", []string{"ConfigMap", "Pod/ephemeralcontainers"}, of("nobody"), false},
+		{"the platform's namespace, in which the tenant may have rights", []string{"ConfigMap"}, of("platform"), true},
+		{"a kind without a namespace", []string{"ConfigMap", "ClusterRole"}, of("nobody"), true},
+		{"labels of namespaces, which the attack changes", []string{"Namespace/status"}, of("nobody"), true},
+		{"any kind", []string{"*"}, of("nobody"), true},
+	} {
+		e.webhookDoubts = []webhookDoubt{{"webhook w", []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: []string{"*/*"}}}}, []*metav1.LabelSelector{tc.selector}}}
+		f := e.withDoubts(Attack{Via: API, Kinds: tc.kinds, Controls: []string{"policy"}}, gotThrough("it could"))
+		if got := f.Outcome == NotProven; got != tc.want {
+			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
+		}
+	}
+}
+
+// TestDryRunPolicies checks that an attack in a dry run is not proven if a policy in force for it looks at whether a request
+// is a dry run.
+func TestDryRunPolicies(t *testing.T) {
+	t.Parallel()
+	of := func(namespace string) *admissionv1.MatchResources {
+		return &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"of": namespace}}}
+	}
+	match := &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{Rule: admissionv1.Rule{Resources: []string{"configmaps"}}}}}}
+	policy := func(expression string) client.Object {
+		return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: match, MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: expression}},
+		}}
+	}
+	binding := func(action admissionv1.ValidationAction, namespace string) client.Object {
+		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "p", ValidationActions: []admissionv1.ValidationAction{action}, MatchResources: of(namespace),
+		}}
+	}
+	mutation := func(expression string) client.Object {
+		return &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: match, Variables: []admissionv1.Variable{{Name: "v", Expression: expression}},
+		}}
+	}
+	mutates := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "m"}}
+	kyverno := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: k}, spec: {validationFailureAction: Enforce, rules: [{preconditions: {all: [{key: "{{ request.dryRun }}", operator: Equals, value: false}]}}]}}`), &kyverno.Object); err != nil {
+		t.Fatal(err)
+	}
+	configs, deep := Attack{Via: API, Kinds: []string{"ConfigMap"}, Controls: []string{"RBAC"}}, Attack{Via: API, Kinds: []string{"ConfigMap"}, Deep: true}
+	for _, tc := range []struct {
+		reason  string
+		attack  Attack
+		objects []client.Object
+		want    bool
+	}{
+		{"a policy that leaves out dry runs", configs, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, true},
+		{"an optional field", configs, []client.Object{policy("!request.?dryRun.orValue(false)"), binding(admissionv1.Deny, "team")}, true},
+		{"an attack without a dry run", deep, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, false},
+		{"another kind", Attack{Via: API, Kinds: []string{"Secret"}}, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, false},
+		{"a policy that only reports", configs, []client.Object{policy("!request.dryRun"), binding(admissionv1.Audit, "team")}, false},
+		{"a policy for another tenant", configs, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "other")}, false},
+		{"another field of the request", configs, []client.Object{policy("request.name != 'dryRun'"), binding(admissionv1.Deny, "team")}, false},
+		{"a policy that changes objects", configs, []client.Object{mutation("request.dryRun"), mutates}, true},
+		{"without a binding", configs, []client.Object{mutation("request.dryRun")}, false},
+		{"a policy of Kyverno", configs, []client.Object{kyverno}, true},
+	} {
+		e := newFakeEnv(interceptor.Funcs{}, tc.objects...)
+		e.tenants = []discovery.Tenant{e.Tenant, {Name: "other", Namespaces: []string{"other"}}}
+		for _, name := range []string{"team", "other"} {
+			e.namespaces = append(e.namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": name}}})
+		}
+		var err error
+		if e.dryRunPolicies, err = dryRunPolicies(t.Context(), e.Admin); err != nil {
+			t.Fatal(err)
+		}
+		f := e.withDoubts(tc.attack, gotThrough("it could"))
 		if got := f.Outcome == NotProven; got != tc.want {
 			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
 		}
