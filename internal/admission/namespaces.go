@@ -35,8 +35,13 @@ func ProtectedKey(key string) bool { return tenancy.ProtectedKey(key) }
 // ReservedNamespace reports whether no owner may create a namespace with this name, independent of
 // the profile.
 func ReservedNamespace(name string) bool {
-	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
+	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name) || name == serviceDomain
 }
+
+// serviceDomain is the last label of an address such as NAME.NAMESPACE.svc. In a namespace with this name, a Pod has the
+// address HOSTNAME.SUBDOMAIN.svc.svc.cluster.local, so the resolvers of all Pods would find it under the address of a Service
+// of others.
+const serviceDomain = "svc"
 
 // DomainName reports whether a name could be the last label of an internet address. The resolver of a Pod
 // appends the names of namespaces to a name, so Pods would find Services of such a namespace under internet
@@ -194,7 +199,7 @@ var editable = fmt.Sprintf("(!(has(request.subResource) && request.subResource !
 
 // reservedName is CEL that is true if the name of the namespace belongs to the platform, whatever the
 // profile says.
-var reservedName = "(variables.name.startsWith('kube-') || variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])"
+var reservedName = "(variables.name.startsWith('kube-') || variables.name in ['" + strings.Join(append(slices.Clone(reservedNamespaces), serviceDomain), "', '") + "'])"
 
 // namesTenant is CEL that is true if a label of the new namespace names a tenant.
 var namesTenant = "['" + strings.Join(tenantLabels, "', '") + "'].exists(l, l in variables.labels)"

@@ -253,6 +253,7 @@ func attemptsByTaker() []attempt {
 		{"one that is another's for Capsule", "", byPolicy, creating(taken("taken-new", label, "alpha", "capsule.clastix.io/tenant", "beta")), "must not name another tenant"},
 		{"one that is only Flux's", "", byPolicy, creating(taken("taken-new", "toolkit.fluxcd.io/tenant", "alpha")), "needs the label tenure.dev/tenant"},
 		{"a name of Kubernetes'", "", byPolicy, creating(taken("kube-mine", label, "alpha")), "tenant alpha: namespace kube-mine must not have this name"},
+		{"the end of the addresses of Services", "", byNames, creating(taken("svc", label, "alpha")), "tenant alpha: namespace svc must "},
 		{"a protected name", "", byNames, creating(taken("protected-mine", label, "alpha")), "namespace protected-mine must not have this name"},
 		{"a name of the platform's", "", byNames, creating(taken("platform-two", label, "alpha")), "namespace platform-two must not have this name"},
 		{"a protected name in mixed case", "GHSA-gjw4-3v3v-rqxg", bySchema, creating(taken("Protected-mine", label, "alpha")), "must consist of lower case"},

@@ -157,6 +157,7 @@ func TestDecideDomainNames(t *testing.T) {
 		{"a domain in other letters", "xn--p1ai", "the end of an internet address", false},
 		{"the platform's", "platform", "which is the platform's", false},
 		{"Kubernetes' own", "default", "which is the platform's", false},
+		{"the end of the addresses of Services", "svc", "which is the platform's", false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

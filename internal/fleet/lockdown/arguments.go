@@ -59,6 +59,11 @@ func (c *component) Serves() bool {
 	return !c.sets(Flag{Controller: "source-controller", Name: storageFlag})
 }
 
+// HidesMetrics reports whether the component sets the address of kustomize-controller's metrics.
+func (c *component) HidesMetrics() bool {
+	return !c.sets(Flag{Controller: kustomizeController, Name: metricsFlag})
+}
+
 // Closed reports whether the component takes the way to other hosts from kustomize-controller. It
 // leaves a proxy of the fleet: the network may have no other way out.
 func (c *component) Closed() bool {

@@ -41,8 +41,8 @@ func TestFlagsOnce(t *testing.T) {
 		}, "kustomize-controller --no-remote-bases, kustomize-controller --default-service-account"},
 		"a strategic merge patch with all arguments": {map[string]string{
 			"kustomization.yaml": system + "patchesStrategicMerge: [" + file + "]\n",
-			file:                 strings.Replace(components, "args: [--log-level=info]", "args: [--no-cross-namespace-refs=true, --no-remote-bases=true, --default-service-account=default, '--feature-gates=ExternalArtifact=true,DisableConfigWatchers=true']", 1),
-		}, "kustomize-controller --no-cross-namespace-refs, kustomize-controller --no-remote-bases, kustomize-controller --default-service-account, kustomize-controller --feature-gates=ExternalArtifact, kustomize-controller --feature-gates=DisableConfigWatchers"},
+			file:                 strings.Replace(components, "args: [--log-level=info]", "args: [--no-cross-namespace-refs=true, --no-remote-bases=true, --default-service-account=default, '--feature-gates=ExternalArtifact=true,DisableConfigWatchers=true', --metrics-addr=$(TENURE_POD_NAME):8080]", 1),
+		}, "kustomize-controller --no-cross-namespace-refs, kustomize-controller --no-remote-bases, kustomize-controller --metrics-addr, kustomize-controller --default-service-account, kustomize-controller --feature-gates=ExternalArtifact, kustomize-controller --feature-gates=DisableConfigWatchers"},
 		"another value is replaced": {map[string]string{
 			"gotk-components.yaml": strings.Replace(components, "--log-level=info", "--no-remote-bases=false", 1),
 		}, ""},
@@ -65,7 +65,7 @@ func TestFlagsOnce(t *testing.T) {
 			if diff := cmp.Diff(tc.left, left); diff != "" {
 				t.Errorf("what the profile leaves out (-want +got):\n%s", diff)
 			}
-			for _, name := range []string{"--no-cross-namespace-refs", "--no-remote-bases=true", "--default-service-account", "ExternalArtifact", "DisableConfigWatchers"} {
+			for _, name := range []string{"--no-cross-namespace-refs", "--no-remote-bases=true", "--default-service-account", "ExternalArtifact", "DisableConfigWatchers", "--metrics-addr=$(TENURE_POD_NAME):8080"} {
 				flags := strings.Join(argumentsOf(t, dir), " ")
 				if name == "--no-remote-bases=true" && !strings.Contains(flags, name) {
 					name = "--no-remote-bases"

@@ -27,8 +27,12 @@ var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY"}
 
 const noProxyVariable = "NO_PROXY"
 
-// apiServer is the host of the API server, a variable that Kubernetes sets in every container.
-const apiServer = "$(KUBERNETES_SERVICE_HOST)"
+const (
+	// apiServer is the host of the API server, a variable that Kubernetes sets in every container.
+	apiServer = "$(KUBERNETES_SERVICE_HOST)"
+	// apiServerPort is the host with its port. Go reads the brackets around both families of addresses.
+	apiServerPort = "[" + apiServer + "]:$(KUBERNETES_SERVICE_PORT)"
+)
 
 // egress are the hosts to which kustomize-controller may connect.
 type egress struct {
@@ -43,20 +47,23 @@ type egress struct {
 // Proxy is the address of the proxy in the patches.
 func (egress) Proxy() string { return NoProxyThere }
 
-// NoProxy returns the value of NO_PROXY. Flux writes the hosts of its Services with a dot at the end.
+// NoProxy returns the value of NO_PROXY, with the ports that the hosts serve: to connect to another port of a
+// Service may take until a timeout. Flux writes the hosts of its Services with a dot at the end.
 func (e egress) NoProxy() string {
 	services := []string{"source-controller", "notification-controller", "source-watcher"}
 	for _, shard := range e.Shards {
 		services = append(services, "source-controller-"+shard)
 	}
-	all := []string{apiServer}
+	all := []string{apiServerPort}
 	for _, service := range services {
 		host := service + "." + e.Namespace + ".svc." + e.Domain
-		all = append(all, host, host+".")
+		all = append(all, host+":80", host+".:80")
 	}
 	// A kubeconfig of a tenant may name the proxy in any form.
 	proxy := "tenure-proxy." + e.Namespace + ".svc"
-	all = append(all, proxy, proxy+"."+e.Domain, proxy+"."+e.Domain+".")
+	for _, host := range []string{proxy, proxy + "." + e.Domain, proxy + "." + e.Domain + "."} {
+		all = append(all, host+":9001")
+	}
 	return strings.Join(append(all, e.Hosts...), ",")
 }
 
@@ -199,9 +206,10 @@ func hostsIn(patch string) []string {
 	}
 	hosts := []string{}
 	for host := range strings.SplitSeq(value, ",") {
-		service, _, inCluster := strings.Cut(host, ".")
-		inCluster = inCluster && strings.Contains(host+".", ".svc.") && (slices.Contains([]string{"notification-controller", "source-watcher", "tenure-proxy"}, service) || strings.HasPrefix(service, "source-controller"))
-		if host != apiServer && !inCluster {
+		name, _, _ := strings.Cut(host, ":")
+		service, _, inCluster := strings.Cut(name, ".")
+		inCluster = inCluster && strings.Contains(name+".", ".svc.") && (slices.Contains([]string{"notification-controller", "source-watcher", "tenure-proxy"}, service) || strings.HasPrefix(service, "source-controller"))
+		if host != apiServer && host != apiServerPort && !inCluster {
 			hosts = append(hosts, host)
 		}
 	}

@@ -18,11 +18,11 @@ func TestEgressHostsStay(t *testing.T) {
 		hosts  []string
 		want   string
 	}{
-		{"a new fleet", nil, "tenure-proxy.flux-system.svc.cluster.local.\n"},
-		{"two hosts", []string{"vault.example.com:8200", "kms.example.com"}, ".svc.cluster.local.,kms.example.com,vault.example.com:8200\n"},
-		{"another run", nil, ".svc.cluster.local.,kms.example.com,vault.example.com:8200\n"},
-		{"another host", []string{"kms.example.com"}, ".svc.cluster.local.,kms.example.com\n"},
-		{"none", []string{}, "tenure-proxy.flux-system.svc.cluster.local.\n"},
+		{"a new fleet", nil, "tenure-proxy.flux-system.svc.cluster.local.:9001\"\n"},
+		{"two hosts", []string{"vault.example.com:8200", "kms.example.com"}, ".svc.cluster.local.:9001,kms.example.com,vault.example.com:8200\"\n"},
+		{"another run", nil, ".svc.cluster.local.:9001,kms.example.com,vault.example.com:8200\"\n"},
+		{"another host", []string{"kms.example.com"}, ".svc.cluster.local.:9001,kms.example.com\"\n"},
+		{"none", []string{}, "tenure-proxy.flux-system.svc.cluster.local.:9001\"\n"},
 	} {
 		plan := apply(t, dir, "clusters/staging", lockdown.Options{Tenants: true, Allow: allow, EgressHosts: tc.hosts})
 		_, value, found := strings.Cut(read(t, dir)[component], "- name: NO_PROXY\n                    value: ")

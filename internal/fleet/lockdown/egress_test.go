@@ -1,7 +1,9 @@
 package lockdown
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,8 @@ func TestEgress(t *testing.T) {
 			refused: []string{
 				"https://10.96.0.2:443", "https://bases.example.com/a.yaml", "http://169.254.169.254/latest", "http://webhook-receiver.flux-system.svc.cluster.local/", "http://source-controller.evil.svc.cluster.local/",
 				"http://evil-source-controller.flux-system.svc.cluster.local/", "https://kms.example.com:8200/", "http://source-controller.flux-system.svc.cluster.local.evil.example.com/",
+				// Nothing answers at other ports of a Service.
+				"https://10.96.0.1:10250/", "http://source-controller.flux-system.svc.cluster.local.:8080/", "http://notification-controller.flux-system.svc.cluster.local:8080/", "https://tenure-proxy.flux-system.svc:8080/",
 			},
 		},
 		"with hosts": {
@@ -63,6 +67,13 @@ func TestEgress(t *testing.T) {
 				continue
 			}
 			controllers++
+			// Go connects to loopback without a proxy, and no variable changes that.
+			if served, want := valuesOf(arguments(o), metricsFlag), []string{"$(TENURE_POD_NAME):8080"}; !slices.Equal(served, want) {
+				t.Errorf("%s: %s serves metrics and profiles at %q, want %q", reason, o.GetName(), served, want)
+			}
+			if _, set := environment(o, "TENURE_POD_NAME"); !set {
+				t.Errorf("%s: %s does not know the name of its Pod", reason, o.GetName())
+			}
 			if proxy := proxyOf(o, "fd00::1"); proxy("https://[fd00::1]:443/api") != "" || proxy("https://[fd00::2]:443/api") != NoProxyThere {
 				t.Errorf("%s: %s does not reach the API server with IPv6, or another address", reason, o.GetName())
 			}
@@ -105,7 +116,7 @@ func with(open, refused []string) map[string]bool {
 func proxyOf(o *unstructured.Unstructured, server string) func(address string) string {
 	get := func(name string) string {
 		value, _ := environment(o, name)
-		return strings.ReplaceAll(value, apiServer, server)
+		return strings.NewReplacer(apiServer, server, "$(KUBERNETES_SERVICE_PORT)", "443").Replace(value)
 	}
 	config := httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get(noProxyVariable)}
 	choose := config.ProxyFunc()
@@ -149,6 +160,23 @@ func TestEgressHosts(t *testing.T) {
 			t.Errorf("%s: got the error %v", reason, err)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" && err == nil {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+}
+
+// TestHostsInPatch checks which hosts of a patch the next run of the profile keeps: not Flux's and the API server's, also
+// as earlier versions wrote them, without ports.
+func TestHostsInPatch(t *testing.T) {
+	t.Parallel()
+	const patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: any}\nspec: {template: {spec: {containers: [{name: manager, env: [{name: NO_PROXY, value: %q}]}]}}}\n"
+	hosts := []string{"kms.example.com:8200", "[fd00::1]:443"}
+	for reason, value := range map[string]string{
+		"of this version":        egress{Namespace: "flux-system", Domain: "cluster.local", Shards: []string{"gold"}, Hosts: hosts}.NoProxy(),
+		"of an earlier version":  "$(KUBERNETES_SERVICE_HOST),source-controller.flux-system.svc.cluster.local.,tenure-proxy.flux-system.svc," + strings.Join(hosts, ","),
+		"without other services": strings.Join(hosts, ","),
+	} {
+		if diff := cmp.Diff(hosts, hostsIn(fmt.Sprintf(patch, value))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}

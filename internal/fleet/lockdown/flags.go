@@ -27,7 +27,8 @@ func Flags() []Flag {
 	for _, c := range []string{"kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller", "image-automation-controller", "source-watcher"} {
 		all = append(all, Flag{c, "--no-cross-namespace-refs", "true"})
 		if c == "kustomize-controller" {
-			all = append(all, Flag{c, "--no-remote-bases", "true"})
+			// This listens on the address of the Pod too: kustomize-controller fetches the URLs in a kustomization.yaml.
+			all = append(all, Flag{c, "--no-remote-bases", "true"}, Flag{c, metricsFlag, "$(TENURE_POD_NAME):8080"})
 			for _, variable := range proxyVariables {
 				all = append(all, Flag{c, variable, NoProxyThere})
 			}
@@ -49,6 +50,9 @@ const defaultAccountFlag = "--default-service-account"
 
 // storageFlag is the address at which source-controller serves artifacts.
 const storageFlag = "--storage-addr"
+
+// metricsFlag is the address at which a controller serves its metrics and profiles.
+const metricsFlag = "--metrics-addr"
 
 // minimum is the first version of each controller that has all of its flags: Flux 2.7.5.
 var minimum = map[string]string{

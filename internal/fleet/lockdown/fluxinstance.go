@@ -156,6 +156,7 @@ func instanceStates(f *layout.Fleet) []FlagState {
 		field("tenantDefaultServiceAccount", "", "default"),
 		field("networkPolicy", "true", "true"),
 		patch(storageFlag, instancePatch.setsStorage),
+		patch(metricsFlag, instancePatch.setsMetrics),
 		patch(noProxyVariable, instancePatch.limitsKustomize),
 		patch(egressPolicy, instancePatch.limitsEgress),
 	}
@@ -223,7 +224,7 @@ func forNarrowRights(f Flag) bool { return strings.HasPrefix(f.Name, gates) }
 
 // instanceAdvice returns the advice for setting a flag in a FluxInstance.
 func instanceAdvice(f Flag) string {
-	if f.Name == storageFlag || f.isVariable() {
+	if f.Name == storageFlag || f.Name == metricsFlag || f.isVariable() {
 		return "add its patch to the FluxInstance, as `tenure profile multi-tenant` does in the fleet"
 	}
 	return "set spec.cluster.multitenant: true in the FluxInstance, as `tenure profile multi-tenant` does in the fleet"

@@ -31,6 +31,9 @@ type instancePatch struct {
 // setsStorage reports whether the patch sets the flag of source-controller.
 func (p instancePatch) setsStorage() bool { return strings.Contains(p.Patch, storageFlag+"=") }
 
+// setsMetrics reports whether the patch sets the address of a controller's metrics.
+func (p instancePatch) setsMetrics() bool { return strings.Contains(p.Patch, metricsFlag+"=") }
+
 // limitsKustomize reports whether the patch names the hosts to which kustomize-controller may connect.
 func (p instancePatch) limitsKustomize() bool {
 	return strings.Contains(p.Patch, noProxyVariable) && strings.Contains(p.Patch, NoProxyThere)
@@ -58,8 +61,8 @@ type instanceFile struct {
 	Egress  egress
 }
 
-// instancePatches returns the patches of the lockdown. It leaves out the flag of source-controller, the
-// proxies of kustomize-controller, and the network policies, if another patch of the FluxInstance sets them.
+// instancePatches returns the patches of the lockdown. It leaves out the flags of source-controller and
+// kustomize-controller, the proxies, and the network policies, if another patch of the FluxInstance sets them.
 func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]instancePatch, error) {
 	rendered, err := renderFile("instance.yaml", instanceFile{blocked, hosts})
 	if err != nil {
@@ -75,7 +78,7 @@ func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]insta
 	others := slices.DeleteFunc(slices.Clone(now), instancePatch.own)
 	return slices.DeleteFunc(wanted, func(p instancePatch) bool {
 		part := instancePatch.limitsEgress
-		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsProxy} {
+		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsMetrics, instancePatch.setsProxy} {
 			if other(p) {
 				part = other
 			}

@@ -112,6 +112,7 @@ func TestFluxInstance(t *testing.T) {
 		list      = "  kustomize:\n    patches:\n"
 		other     = "      - patch: |\n          # the fleet's own\n          - {op: remove, path: /a}\n        target: {kind: Deployment}\n"
 		storage   = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --storage-addr=$(IP):9090}\"}\n"
+		metrics   = "      - {target: {kind: Deployment}, patch: \"- {op: add, path: /a, value: --metrics-addr=$(IP):9090}\"}\n"
 		merged    = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
 		proxy     = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: NO_PROXY}}, {op: add, path: /b, value: {name: HTTPS_PROXY, value: 'http://127.0.0.1:9'}}]\"}\n"
 		corporate = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: HTTPS_PROXY, value: 'http://proxy.example.com:3128'}}]\"}\n"
@@ -125,6 +126,8 @@ func TestFluxInstance(t *testing.T) {
 	parts := strings.SplitAfterN(own, "--storage-addr=$(TENURE_POD_NAME):9090\n", 2)
 	before, network, _ := strings.Cut(own, "      - target: {kind: NetworkPolicy, name: allow-egress}")
 	network = "      - target: {kind: NetworkPolicy, name: allow-egress}" + network
+	proxies, _, _ := strings.Cut(before, "      - target: {kind: Deployment, name: kustomize-controller}\n        patch: |\n          # tenure profile: kustomize-controller serves")
+	served := strings.TrimPrefix(before, proxies)
 	head := instanceHead + instanceSync
 	for name, tc := range map[string]struct {
 		reason, before, after string
@@ -139,8 +142,9 @@ func TestFluxInstance(t *testing.T) {
 		"Storage":       {reason: "the fleet sets the flag of source-controller", before: head + locked + list + storage, after: head + locked + list + storage + parts[1]},
 		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + before},
 		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + before},
-		"Proxy":         {reason: "the fleet limits kustomize-controller", before: head + locked + list + proxy, after: head + locked + list + proxy + parts[0] + network},
-		"FleetProxy":    {reason: "the fleet gives a proxy to all controllers", before: head + locked + list + corporate, after: head + locked + list + corporate + parts[0] + network},
+		"Proxy":         {reason: "the fleet limits kustomize-controller", before: head + locked + list + proxy, after: head + locked + list + proxy + parts[0] + served + network},
+		"Metrics":       {reason: "the fleet sets the address of metrics", before: head + locked + list + metrics, after: head + locked + list + metrics + proxies + network},
+		"FleetProxy":    {reason: "the fleet gives a proxy to all controllers", before: head + locked + list + corporate, after: head + locked + list + corporate + parts[0] + served + network},
 		"Hosts":         {reason: "kustomize-controller reaches a host", hosts: []string{"kms.example.com:8200"}, before: head + locked + list + own, after: head + locked + list + reaching},
 		"HostsStay":     {reason: "the hosts stay", before: head + locked + list + reaching},
 		"NoHosts":       {reason: "no host is left", hosts: []string{}, before: head + locked + list + reaching, after: head + locked + list + own},
@@ -213,9 +217,9 @@ func TestFluxInstanceDrift(t *testing.T) {
 		spec string
 		got  []string
 	}{
-		"defaults": {"", []string{"false", "default", "true", "", "", ""}},
-		"one set":  {"  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"false", "default", "true", "set", "", ""}},
-		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize:\n    patches:\n" + patchesFor(t, 6), []string{"true", "flux", "true", "set", "set", "set"}},
+		"defaults": {"", []string{"false", "default", "true", "", "", "", ""}},
+		"one set":  {"  kustomize: {patches: [{patch: \"value: --storage-addr=$(POD):9090\"}]}\n", []string{"false", "default", "true", "set", "", "", ""}},
+		"all set":  {"  cluster: {multitenant: true, tenantDefaultServiceAccount: flux, networkPolicy: true}\n  kustomize:\n    patches:\n" + patchesFor(t, 6), []string{"true", "flux", "true", "set", "set", "set", "set"}},
 	} {
 		states, err := Drift(instanceFleet(t, instanceHead+instanceSync+tc.spec))
 		if err != nil {
@@ -244,6 +248,9 @@ func TestOperated(t *testing.T) {
 		t.Errorf("got %q", advice)
 	}
 	if advice := instanceAdvice(Flag{Name: storageFlag}); !strings.Contains(advice, "patch") {
+		t.Errorf("got %q", advice)
+	}
+	if advice := instanceAdvice(Flag{Name: metricsFlag}); !strings.Contains(advice, "patch") {
 		t.Errorf("got %q", advice)
 	}
 }
