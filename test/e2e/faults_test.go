@@ -192,7 +192,7 @@ func TestClustersSideBySide(t *testing.T) {
 	again.signal(syscall.SIGKILL)
 	<-again.done
 	nothingLeft(t, h)
-	tenure(t, h, "down").fails("It has gone with its process.", moment, "no cluster", "tenure up")
+	tenure(t, h, "down").fails("It has gone with its process.", moment, "no local cluster", "tenure up")
 }
 
 // TestDetachedBare checks that $(tenure up --detach) returns: no process holds its output
