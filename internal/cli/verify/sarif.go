@@ -243,22 +243,22 @@ func newRule(a catalog.Attack) sarifRule {
 	}
 }
 
-func notReadyRule() sarifRule {
-	const text = "an object of the fleet does not become ready on a local cluster, so the fleet cannot be judged"
+// fleetRule returns a rule about a fleet that cannot be judged.
+func fleetRule(id, name, text, help string) sarifRule {
 	return sarifRule{
-		ID: ruleNotReady, Name: "NotReady",
+		ID: id, Name: name,
 		ShortDescription: sarifText{Text: text}, FullDescription: sarifText{Text: text},
-		Help:          sarifText{Text: "Run tenure up with the same flags and look at the object.\n"},
+		Help:          sarifText{Text: help},
 		Configuration: sarifLevel{levelWarning}, Properties: sarifProperties{[]string{"multi-tenancy"}},
 	}
 }
 
+func notReadyRule() sarifRule {
+	return fleetRule(ruleNotReady, "NotReady", "an object of the fleet does not become ready on a local cluster, so the fleet cannot be judged",
+		"Run tenure up with the same flags and look at the object.\n")
+}
+
 func notJudgedRule() sarifRule {
-	const text = "the fleet cannot be judged: it has no tenants, parts of it are invented or assumed, or it lacks the targets of all attacks"
-	return sarifRule{
-		ID: ruleNotJudged, Name: "NotJudged",
-		ShortDescription: sarifText{Text: text}, FullDescription: sarifText{Text: text},
-		Help:          sarifText{Text: "Name the namespaces of tenants with --tenants, map the addresses of the fleet, or apply its Secrets with --apply.\n"},
-		Configuration: sarifLevel{levelWarning}, Properties: sarifProperties{[]string{"multi-tenancy"}},
-	}
+	return fleetRule(ruleNotJudged, "NotJudged", "the fleet cannot be judged: it has no tenants, parts of it are invented or assumed, or it lacks the targets of all attacks",
+		"Name the namespaces of tenants with --tenants, map the addresses of the fleet, or apply its Secrets with --apply.\n")
 }

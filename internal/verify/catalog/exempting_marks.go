@@ -108,22 +108,36 @@ func exemptionsOf(policy string, changes bool, marks []mark) []exemption {
 	return all
 }
 
-// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in the names that they
-// exclude, in their expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an
-// object from Tenure's own policies.
-func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
-	var policies admissionv1.ValidatingAdmissionPolicyList
-	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	var mutations admissionv1.MutatingAdmissionPolicyList
-	var mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings, &mutations, &mutationBindings} {
+// policies are the policies of the API server with their bindings.
+type policies struct {
+	policies         admissionv1.ValidatingAdmissionPolicyList
+	bindings         admissionv1.ValidatingAdmissionPolicyBindingList
+	mutations        admissionv1.MutatingAdmissionPolicyList
+	mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
+}
+
+// readPolicies reads the policies. A kind that the API server does not serve has no objects.
+func readPolicies(ctx context.Context, admin client.Reader) (*policies, error) {
+	var read policies
+	for _, list := range []client.ObjectList{&read.policies, &read.bindings, &read.mutations, &read.mutationBindings} {
 		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("cannot read the policies: %w", err)
 		}
 	}
+	return &read, nil
+}
+
+// exemptingMarks returns the marks in the policies of the fleet: in their object selectors, in the names that they
+// exclude, in their expressions about labels, annotations and names, and in Kyverno's exclusions. No mark exempts an
+// object from Tenure's own policies.
+func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, error) {
+	read, err := readPolicies(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
 	params := map[string][]string{}
-	for _, b := range bindings.Items {
-		for _, p := range policies.Items {
+	for _, b := range read.bindings.Items {
+		for _, p := range read.policies.Items {
 			if p.Name == b.Spec.PolicyName {
 				if err := paramTexts(ctx, admin, p.Spec.ParamKind, b.Spec.ParamRef, params, policyControl+p.Name); err != nil {
 					return nil, err
@@ -131,8 +145,8 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, erro
 			}
 		}
 	}
-	for _, b := range mutationBindings.Items {
-		for _, p := range mutations.Items {
+	for _, b := range read.mutationBindings.Items {
+		for _, p := range read.mutations.Items {
 			if p.Name == b.Spec.PolicyName {
 				if err := paramTexts(ctx, admin, p.Spec.ParamKind, b.Spec.ParamRef, params, policyControl+p.Name); err != nil {
 					return nil, err
@@ -141,22 +155,22 @@ func exemptingMarks(ctx context.Context, admin client.Reader) ([]exemption, erro
 		}
 	}
 	var all []exemption
-	for _, p := range policies.Items {
+	for _, p := range read.policies.Items {
 		if control := policyControl + p.Name; !strings.HasPrefix(p.Name, admission.Prefix) {
 			all = append(all, exemptionsOf(control, false, marksOf(p.Spec, params[control]...))...)
 			all = append(all, exemptionsByOptions(control, false, p.Spec)...)
 		}
 	}
-	for _, p := range mutations.Items {
+	for _, p := range read.mutations.Items {
 		if control := policyControl + p.Name; !strings.HasPrefix(p.Name, admission.Prefix) {
 			all = append(all, exemptionsOf(control, true, marksOfMutation(p.Spec, params[control]...))...)
 			all = append(all, exemptionsByOptions(control, true, p.Spec)...)
 		}
 	}
-	for _, b := range bindings.Items {
+	for _, b := range read.bindings.Items {
 		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, false, marksOfMatch(b.Spec.MatchResources, nil, nil, nil))...)
 	}
-	for _, b := range mutationBindings.Items {
+	for _, b := range read.mutationBindings.Items {
 		all = append(all, exemptionsOf(policyControl+b.Spec.PolicyName, true, marksOfMatch(b.Spec.MatchResources, nil, nil, nil))...)
 	}
 	excluded, err := kyvernoMarks(ctx, admin)

@@ -105,7 +105,10 @@ func (w webhookDoubt) concerns(a Attack) bool {
 
 // clusterScoped are the kinds without a namespace that attacks try: the selectors of namespaces do not apply to their objects,
 // except for a Namespace's own labels.
-var clusterScoped = []string{"*", "Namespace", "ClusterRole", "ClusterRoleBinding", "PersistentVolume", "Node", "CustomResourceDefinition", "Tenant", "TenancyProfile", "SourceGrant"}
+var clusterScoped = []string{
+	"*", "APIService", "AdminNetworkPolicy", "ClusterNetworkPolicy", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
+	"MutatingWebhookConfiguration", "Namespace", "PersistentVolume", "Tenant", "TenancyProfile", "ValidatingWebhookConfiguration",
+}
 
 // inReachOf reports whether the selectors select a namespace in which the attack may have objects: each of the tenant, of
 // the platform and of the victim. It returns true if the attack tries a kind without a namespace, or any kind.
@@ -127,14 +130,9 @@ func (w webhookDoubt) inReachOf(a Attack, e *Scenario) bool {
 // dryRunPolicies returns the policies in force that look at whether a request is a dry run. Their answer to an attack in a
 // dry run may differ from their answer to a real one.
 func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, error) {
-	var policies admissionv1.ValidatingAdmissionPolicyList
-	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	var mutations admissionv1.MutatingAdmissionPolicyList
-	var mutationBindings admissionv1.MutatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings, &mutations, &mutationBindings} {
-		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("cannot read the policies: %w", err)
-		}
+	read, err := readPolicies(ctx, admin)
+	if err != nil {
+		return nil, err
 	}
 	var all []webhookDoubt
 	add := func(name string, spec any, match, of *admissionv1.MatchResources) {
@@ -155,15 +153,15 @@ func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, e
 		}
 		all = append(all, w)
 	}
-	for _, b := range bindings.Items {
-		for _, p := range policies.Items {
+	for _, b := range read.bindings.Items {
+		for _, p := range read.policies.Items {
 			if p.Name == b.Spec.PolicyName && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
 				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
 			}
 		}
 	}
-	for _, b := range mutationBindings.Items {
-		for _, p := range mutations.Items {
+	for _, b := range read.mutationBindings.Items {
+		for _, p := range read.mutations.Items {
 			if p.Name == b.Spec.PolicyName {
 				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
 			}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -324,4 +325,24 @@ func crdOf(groupKind string) client.Object {
 	u.SetKind("CustomResourceDefinition")
 	u.SetName(kind + "." + group)
 	return u
+}
+
+// TestScopesOfKinds checks that the kinds of all attacks are known as kinds with a namespace or without one.
+func TestScopesOfKinds(t *testing.T) {
+	t.Parallel()
+	namespaced := strings.Fields("Alert AlertProvider ArtifactGenerator Bucket CSIStorageCapacity Canary ConfigMap CronJob DaemonSet " +
+		"Deployment EndpointSlice Endpoints Event ExternalArtifact GRPCRoute Gateway GitRepository HTTPRoute " +
+		"HelmChart HelmRelease HelmRepository HorizontalPodAutoscaler ImagePolicy ImageRepository " +
+		"ImageUpdateAutomation Ingress Job Kustomization LimitRange MetricTemplate NetworkPolicy " +
+		"OCIRepository PersistentVolumeClaim Pod Provider Receiver ReplicaSet ReplicationController " +
+		"ResourceClaim ResourceQuota ResourceSet ResourceSetInputProvider Role RoleBinding Secret Service " +
+		"ServiceAccount StatefulSet TLSRoute TenantParameters TenantResource")
+	for _, a := range Catalogue() {
+		for _, kind := range a.Kinds {
+			kind, _, _ = strings.Cut(kind, "/")
+			if slices.Contains(clusterScoped, kind) == slices.Contains(namespaced, kind) {
+				t.Errorf("%s tries %s, which must be among the kinds with a namespace or those without one", a.Key(), kind)
+			}
+		}
+	}
 }
