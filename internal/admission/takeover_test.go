@@ -396,6 +396,25 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// TestServiceDomain checks that no owner makes the namespace svc, even where the profile allows all names.
+func TestServiceDomain(t *testing.T) {
+	admin, _, restConfig := cluster(t)
+	taker := user(t, restConfig, "taker")
+	make := func(name string) error {
+		return creating(taken(name, label, "alpha"))(context.WithoutCancel(t.Context()), taker)
+	}
+	inForce := func(action admissionregistrationv1.ValidationAction) {
+		enforce(t, admin, "tenure-namespace-names", action)
+		testwait.For(t, "the names of namespaces to "+string(action), patience, func() (bool, string) {
+			err := make("protected-mine")
+			return (err != nil) == (action == admissionregistrationv1.Deny), fmt.Sprint(err)
+		})
+	}
+	inForce(admissionregistrationv1.Audit)
+	defer inForce(admissionregistrationv1.Deny)
+	check(t, make("svc"), "tenant alpha: namespace svc must not have this name")
+}
+
 // enforce changes what a binding does.
 func enforce(t *testing.T, admin client.Client, name string, action admissionregistrationv1.ValidationAction) {
 	t.Helper()
