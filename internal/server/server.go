@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/artifactproxy"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
 	"github.com/tenure-dev/tenure/internal/cli/version"
 	"github.com/tenure-dev/tenure/internal/manager"
@@ -43,6 +44,6 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
 	})
-	cmd.AddCommand(manager.NewCommand(streams), server.NewCommand(streams), incluster.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(manager.NewCommand(streams), server.NewCommand(streams), artifactproxy.NewCommand(streams), incluster.NewCommand(streams), version.NewCommand(streams))
 	return cmd
 }

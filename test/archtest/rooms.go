@@ -47,7 +47,7 @@ var layers = []layer{
 	{
 		folder:  "internal/server",
 		does:    "the command tree of `tenure-server`",
-		imports: []string{"internal/cli", "internal/manager", "internal/proxy", "internal/ui"},
+		imports: []string{"internal/cli", "internal/manager", "internal/proxy", "internal/artifactproxy", "internal/ui"},
 	},
 	{
 		folder:  "internal/cli",
@@ -78,6 +78,11 @@ var layers = []layer{
 		folder:  "internal/proxy",
 		does:    "the proxy: authentication, filters, limits; `server` has its listeners and certificates, `fanout` reads all of a caller's namespaces",
 		imports: []string{"internal/capsule", "internal/tenancy", "internal/process", "internal/ui", "api"},
+	},
+	{
+		folder:  "internal/artifactproxy",
+		does:    "the HTTP proxy of kustomize-controller: passes artifacts by their digest alone",
+		imports: []string{"internal/ui"},
 	},
 	{
 		folder:  "internal/admission",

@@ -77,8 +77,8 @@ type Network struct {
 	// plain and secure accept the connections to mapped hosts, without and with TLS.
 	plain, secure *queue
 	clients       tracker
-	// inside forwards requests to the cluster, outside to the real network.
-	inside, outside *http.Transport
+	// inside forwards requests to the cluster, outside to the real network, and proxied to proxies in the cluster.
+	inside, outside, proxied *http.Transport
 }
 
 // New opens the listeners on free loopback ports and on the egress socket. It returns an error if
@@ -99,6 +99,7 @@ func New(cfg Config) (_ *Network, err error) {
 		secure:  newQueue(),
 		inside:  newTransport((&net.Dialer{}).DialContext),
 		outside: newTransport(cfg.dialOutside),
+		proxied: newProxied(),
 	}
 	defer func() {
 		if err != nil {
@@ -152,12 +153,12 @@ func (n *Network) AllowEgress(address string) {
 const proxyUser = "tenure"
 
 // Env returns the environment that makes a process use the proxies. The variables are those of its
-// container: proxies in them limit what the process reaches, if nothing listens there. With the environment, the
+// container: proxies in its own Pod, whose IP address podIP is, limit what the process reaches. With the environment, the
 // process trusts only the network's CA, and the system's CAs too if the network is
 // online. It contains the proxies' secret: every process with it can read the mapped
 // folders.
-func (n *Network) Env(vars map[string]string) []string {
-	proxy := "http://" + limitsOf(vars).user() + ":" + n.secret + "@" + n.http.Addr().String()
+func (n *Network) Env(vars map[string]string, podIP string) []string {
+	proxy := "http://" + limitsOf(vars, podIP).user() + ":" + n.secret + "@" + n.http.Addr().String()
 	socks := "socks5h://" + proxyUser + ":" + n.secret + "@" + n.socks.Addr().String()
 	const local = "127.0.0.1,localhost"
 	env := []string{
@@ -219,6 +220,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	n.inside.CloseIdleConnections()
 	n.outside.CloseIdleConnections()
+	n.proxied.CloseIdleConnections()
 	return err
 }
 

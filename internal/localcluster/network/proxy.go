@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ func (n *Network) proxyHandler() http.Handler {
 			http.Error(w, "this proxy is for the processes of a local cluster", http.StatusProxyAuthRequired)
 		case r.Method == http.MethodConnect:
 			n.connect(w, r, func(ctx context.Context, host string, port int) (destination, net.Conn, error) {
-				if err := limits.check("https", r.Host); err != nil {
+				if err := limits.refuseTLS(r.Host); err != nil {
 					return destination{name: host, port: port}, nil, err
 				}
 				return n.connectTo(ctx, host, port)
@@ -48,9 +49,14 @@ func (n *Network) absolute(w http.ResponseWriter, r *http.Request, limits *limit
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if err = limits.check("http", address); err != nil {
+	proxy, err := n.through(r.Context(), limits, address)
+	if err != nil {
 		n.refuse(address, err)
 		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	if proxy != "" {
+		n.forwardThrough(w, r, proxy)
 		return
 	}
 	d, err := n.route(r.Context(), host, port)
@@ -91,6 +97,34 @@ func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination,
 		},
 	}
 	proxy.ServeHTTP(w, r)
+}
+
+// forwardThrough passes a request in absolute form on to a proxy of the cluster at an address on this machine.
+func (n *Network) forwardThrough(w http.ResponseWriter, r *http.Request, address string) {
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(*httputil.ProxyRequest) {},
+		Transport:     n.proxied,
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(n.cfg.Log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			n.refuse(r.URL.Host, err)
+			http.Error(w, fmt.Sprintf("cannot reach %s through the proxy in the Pod: %v", r.URL.Host, err), http.StatusBadGateway)
+		},
+	}
+	forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), throughKey{}, &url.URL{Scheme: "http", Host: address})))
+}
+
+// throughKey is the key of a context's value with the address of the proxy for its request.
+type throughKey struct{}
+
+// newProxied returns a transport that forwards requests to the proxy in their contexts.
+func newProxied() *http.Transport {
+	transport := newTransport((&net.Dialer{}).DialContext)
+	transport.Proxy = func(r *http.Request) (*url.URL, error) {
+		proxy, _ := r.Context().Value(throughKey{}).(*url.URL)
+		return proxy, nil
+	}
+	return transport
 }
 
 // newTransport returns a transport that forwards requests.

@@ -84,7 +84,7 @@ type Config struct {
 	Processes Starter
 	// Env returns the base environment of the process of a container, as NAME=value, from the container's
 	// variables. Nil means none.
-	Env func(vars map[string]string) []string
+	Env func(vars map[string]string, podIP string) []string
 	// OnCrash is called when a program ends with an error, and when it cannot be started for
 	// some time. It may be called from any goroutine; nil ignores crashes.
 	OnCrash func(*Crash)

@@ -108,7 +108,7 @@ func newTestNode(t *testing.T) *testNode {
 		ClientCAs: ca.CertPEM, ClientName: "api", Dir: filepath.Join(t.TempDir(), "pods"), Short: filepath.Join(t.TempDir(), "t"),
 		Programs: []Program{{Name: "prog", Path: self, Flags: []Flag{{Name: "listen", Kind: KindListen, Default: ":8080"}}, Env: []string{"ALLOWED"}}},
 		Platform: func(ns string) bool { return ns == "platform" }, Processes: group,
-		Env: func(map[string]string) []string { return []string{testProgram + "=1"} },
+		Env: func(map[string]string, string) []string { return []string{testProgram + "=1"} },
 	})
 	if err != nil {
 		t.Fatal(err)

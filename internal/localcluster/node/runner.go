@@ -194,7 +194,7 @@ func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 	}
 	var outside []string
 	if p.n.cfg.Env != nil {
-		outside = p.n.cfg.Env(vars)
+		outside = p.n.cfg.Env(vars, p.ip.String())
 	}
 	env, dropped := processEnv(r.program, vars, outside, fixed)
 	if left := append(inv.dropped, dropped...); len(left) > 0 {

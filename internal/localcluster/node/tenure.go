@@ -2,8 +2,8 @@ package node
 
 import "path/filepath"
 
-// TenureServer returns `tenure-server manager`, `tenure-server proxy` and `tenure-server check`
-// with their flags. The executable is in binDir under its own name.
+// TenureServer returns `tenure-server` with its subcommands `manager`, `proxy`, `artifact-proxy` and `check`
+// and their flags. The executable is in binDir under its own name.
 func TenureServer(binDir string) []Program {
 	const name = "tenure-server"
 	file := filepath.Join(binDir, name)
@@ -47,6 +47,16 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-lists", Kind: KindInt},
 			{Name: "audit-log-path", Kind: KindDroppedValue}, // would be a file of the host
 			{Name: "capsule", Kind: KindBool},
+			{Name: "log-level", Kind: KindString},
+		},
+		Env: fluxEnv,
+	}, {
+		Name:    name,
+		Path:    file,
+		Command: "artifact-proxy",
+		Flags: []Flag{
+			{Name: "listen", Kind: KindListen, Default: "127.0.0.1:9080"},
+			{Name: "server", Kind: KindString},
 			{Name: "log-level", Kind: KindString},
 		},
 		Env: fluxEnv,
