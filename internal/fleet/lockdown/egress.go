@@ -16,16 +16,29 @@ import (
 // https://github.com/fluxcd/website/pull/1406.
 const kustomizeController = "kustomize-controller"
 
-// NoProxyThere is the address of the proxy that kustomize-controller uses for all hosts but a few:
-// the discard port of its own Pod, where nothing listens. Each connection through this proxy fails
-// at once.
-const NoProxyThere = "http://127.0.0.1:9"
+const (
+	// NoProxyThere is the address of the proxy that kustomize-controller uses with TLS for all hosts but a few:
+	// the discard port of its own Pod, where nothing listens. Each connection through this proxy fails
+	// at once.
+	NoProxyThere = "http://127.0.0.1:9"
+	// ArtifactProxy is the address of the proxy that kustomize-controller uses without TLS: a container of its
+	// Pod, which passes on requests for an artifact of a source alone.
+	ArtifactProxy = "http://" + artifactProxyListen
+	// artifactProxyListen is the address in the flag of that container, and artifactProxyName the container's name.
+	artifactProxyListen = "127.0.0.1:9080"
+	artifactProxyName   = "artifact-proxy"
+)
 
-// proxyVariables are the environment variables that name the proxy, and noProxyVariable lists the hosts
-// without it: see https://pkg.go.dev/net/http#ProxyFromEnvironment.
-var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY"}
+const (
+	// httpVariable and httpsVariable are the environment variables that name a proxy, and noProxyVariable lists the
+	// hosts without one: see https://pkg.go.dev/net/http#ProxyFromEnvironment.
+	httpVariable    = "HTTP_PROXY"
+	httpsVariable   = "HTTPS_PROXY"
+	noProxyVariable = "NO_PROXY"
+)
 
-const noProxyVariable = "NO_PROXY"
+// proxyVariables are the variables that name proxies.
+var proxyVariables = []string{httpVariable, httpsVariable}
 
 const (
 	// apiServer is the host of the API server, a variable that Kubernetes sets in every container.
@@ -42,23 +55,32 @@ type egress struct {
 	Shards []string
 	// Hosts are hosts besides those of Flux and the API server.
 	Hosts []string
+	// Image is the image of the artifact proxy.
+	Image string
 }
 
-// Proxy is the address of the proxy in the patches.
-func (egress) Proxy() string { return NoProxyThere }
+// HTTP and HTTPS are the addresses of the proxies in the patches, and Listen is the one at which the artifact proxy listens.
+func (egress) HTTP() string   { return ArtifactProxy }
+func (egress) HTTPS() string  { return NoProxyThere }
+func (egress) Listen() string { return artifactProxyListen }
+
+// Servers returns the hosts that serve artifacts, which the artifact proxy reaches.
+func (e egress) Servers() []string {
+	hosts := []string{e.service("source-controller"), e.service("source-watcher")}
+	for _, shard := range e.Shards {
+		hosts = append(hosts, e.service("source-controller-"+shard))
+	}
+	return hosts
+}
+
+// service returns the host of a Service of Flux.
+func (e egress) service(name string) string { return name + "." + e.Namespace + ".svc." + e.Domain }
 
 // NoProxy returns the value of NO_PROXY, with the ports that the hosts serve: to connect to another port of a
 // Service may take until a timeout. Flux writes the hosts of its Services with a dot at the end.
 func (e egress) NoProxy() string {
-	services := []string{"source-controller", "notification-controller", "source-watcher"}
-	for _, shard := range e.Shards {
-		services = append(services, "source-controller-"+shard)
-	}
-	all := []string{apiServerPort}
-	for _, service := range services {
-		host := service + "." + e.Namespace + ".svc." + e.Domain
-		all = append(all, host+":80", host+".:80")
-	}
+	events := e.service("notification-controller")
+	all := []string{apiServerPort, events + ":80", events + ".:80"}
 	// A kubeconfig of a tenant may name the proxy in any form.
 	proxy := "tenure-proxy." + e.Namespace + ".svc"
 	for _, host := range []string{proxy, proxy + "." + e.Domain, proxy + "." + e.Domain + "."} {
@@ -93,11 +115,15 @@ func CheckEgressHosts(hosts []string) error {
 }
 
 // limitEgress sets the hosts to which kustomize-controller may connect. Before are the hosts of the fleet,
-// and flux are Flux's manifests.
-func (c *component) limitEgress(o Options, before []string, flux []*unstructured.Unstructured) error {
+// imageBefore is the manager's image there, and flux are Flux's manifests.
+func (c *component) limitEgress(o Options, before []string, imageBefore string, flux []*unstructured.Unstructured) error {
 	hosts, err := egressHosts(o.EgressHosts, before)
+	if err != nil {
+		return err
+	}
+	image, err := serverImage(imageBefore, o.ManagerImage)
 	c.FleetProxy = proxyOfFleet(flux)
-	c.Egress = egress{Namespace: c.Namespace, Domain: clusterDomain(flux), Shards: c.Shards, Hosts: hosts}
+	c.Egress = egress{Namespace: c.Namespace, Domain: clusterDomain(flux), Shards: c.Shards, Hosts: hosts, Image: image}
 	return err
 }
 
@@ -108,7 +134,7 @@ func proxyOfFleet(flux []*unstructured.Unstructured) string {
 			continue
 		}
 		for _, name := range proxyVariables {
-			if value, _ := environment(o, name); value != "" && value != NoProxyThere {
+			if value, _ := environment(o, name); value != "" && value != NoProxyThere && value != ArtifactProxy {
 				return value
 			}
 		}

@@ -41,7 +41,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read Flux's manifests: %w", err)
 	}
-	if err := c.limitEgress(o, nil, objects); err != nil {
+	if err := c.limitEgress(o, nil, "", objects); err != nil {
 		return nil, err
 	}
 	shards, err := c.shardFiles("../../gotk-components.yaml")

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/release"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -34,8 +35,12 @@ func (t *tree) makeInstance(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes()}
-	if o.Tenants {
-		plan.Notes = t.instanceNotes()
+	if !o.Tenants {
+		return plan, nil
+	}
+	plan.Notes = t.instanceNotes()
+	if note := Unreleased(o.ManagerImage); note != "" && strings.Contains(t.now[t.fleet.InstanceFile], release.Current().Image()) {
+		plan.Notes = append(plan.Notes, note)
 	}
 	return plan, nil
 }
@@ -47,7 +52,7 @@ func (o Options) checkInstance() error {
 		return fmt.Errorf("--shard %w: name the shards in spec.sharding of the FluxInstance", errInstance)
 	case len(o.Pins) > 0:
 		return fmt.Errorf("--verify-images %w: %s", errInstance, instanceImages)
-	case o.Warn, len(o.Allow) > 0, o.ManagerImage != "", o.Proxy != nil, len(o.ProxyHosts) > 0, o.Capsule != nil, o.Defaults != nil, o.Check != nil:
+	case o.Warn, len(o.Allow) > 0, o.Proxy != nil, len(o.ProxyHosts) > 0, o.Capsule != nil, o.Defaults != nil, o.Check != nil:
 		return fmt.Errorf("a flag about the rules or the manager %w: give it as a value of Tenure's chart, which installs them, see docs/how-to/install.md", errInstance)
 	}
 	return nil
@@ -81,7 +86,11 @@ func (t *tree) editInstance(o Options) error {
 		if err != nil {
 			return err
 		}
-		if wanted, err = instancePatches(blocked, t.instanceEgress(hosts), now); err != nil {
+		egress := t.instanceEgress(hosts)
+		if egress.Image, err = serverImage(imageOf(now), o.ManagerImage); err != nil {
+			return err
+		}
+		if wanted, err = instancePatches(blocked, egress, now); err != nil {
 			return err
 		}
 	}

@@ -40,8 +40,10 @@ func (p instancePatch) limitsKustomize() bool {
 }
 
 // setsProxy reports whether the patch gives a proxy to controllers, whose network may have no other way
-// out.
-func (p instancePatch) setsProxy() bool { return strings.Contains(p.Patch, "HTTPS_PROXY") }
+// out, or adds the artifact proxy.
+func (p instancePatch) setsProxy() bool {
+	return strings.Contains(p.Patch, httpsVariable) || strings.Contains(p.Patch, "name: "+artifactProxyName)
+}
 
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
 // A strategic merge patch may have the name in itself.
@@ -157,6 +159,25 @@ func hostsOf(patches []instancePatch) []string {
 		}
 	}
 	return nil
+}
+
+// imageOf returns the image of the artifact proxy in the patches of the profile, or "".
+func imageOf(patches []instancePatch) string {
+	for _, p := range patches {
+		var operations []struct {
+			Value struct{ Name, Image string }
+		}
+		// A strategic merge patch is no list.
+		if !p.own() || yaml.Unmarshal([]byte(p.Patch), &operations) != nil {
+			continue
+		}
+		for _, o := range operations {
+			if o.Value.Name == artifactProxyName {
+				return o.Value.Image
+			}
+		}
+	}
+	return ""
 }
 
 // rangesIn returns the ranges that the patches of the profile exclude now.

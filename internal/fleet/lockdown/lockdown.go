@@ -277,7 +277,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
 		return nil, err
 	}
-	if err := component.limitEgress(o, rememberedHosts(t.before[t.component("kustomization.yaml")]), plain.system()); err != nil {
+	if err := component.limitEgress(o, rememberedHosts(t.before[t.component("kustomization.yaml")]), managerImage(t.before[managerFile]), plain.system()); err != nil {
 		return nil, err
 	}
 	fresh := o.Pins != nil

@@ -53,12 +53,18 @@ func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 // [chooseImage] returns.
 func managerManifests(namespace, before, wanted string) (string, error) {
 	manifests := string(config.Manager())
-	image := chooseImage(managerImage(before), wanted, release.Current())
-	if err := CheckImage(image); err != nil {
+	image, err := serverImage(managerImage(before), wanted)
+	if err != nil {
 		return "", err
 	}
 	manifests = managerImageLine.ReplaceAllString(manifests, "${1}"+image)
 	return moved(manifests, namespace), nil
+}
+
+// serverImage returns the image that [chooseImage] chooses, or an error if it is none.
+func serverImage(before, wanted string) (string, error) {
+	image := chooseImage(before, wanted, release.Current())
+	return image, CheckImage(image)
 }
 
 // CheckImage returns an error if the text is no image with a host and a tag or digest.
@@ -101,7 +107,7 @@ func Unreleased(image string) string {
 	if build.Released() || image != "" && image != build.Image() {
 		return ""
 	}
-	return "there is no released image of this development build, so the manager cannot start on a cluster whose nodes pull images: " +
+	return "there is no released image of this development build, so neither the manager nor kustomize-controller with its artifact proxy can start on a cluster whose nodes pull images: " +
 		"name an image with --manager-image, or build and push one with `make image PUSH=REPOSITORY:TAG` in Tenure's repository"
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -94,7 +95,7 @@ func patchesReaching(t *testing.T, indentation int, hosts []string, ranges ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := renderFile("instance.yaml", instanceFile{blocked, egress{Namespace: "flux-system", Domain: "cluster.local", Hosts: hosts}})
+	text, err := renderFile("instance.yaml", instanceFile{blocked, egress{Namespace: "flux-system", Domain: "cluster.local", Hosts: hosts, Image: release.Current().Image()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +183,36 @@ func TestFluxInstance(t *testing.T) {
 				t.Errorf("%s: the notes name an object with an account: %s", tc.reason, notes)
 			}
 		})
+	}
+}
+
+// TestFluxInstanceImage checks that the profile gives kustomize-controller the image of the option, and keeps it.
+func TestFluxInstanceImage(t *testing.T) {
+	t.Parallel()
+	const image = "registry.example.com/acme/tenure-server:v1"
+	written := func(before, image string) string {
+		plan, err := Make(instanceFleet(t, before), Options{Tenants: true, ManagerImage: image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Changes) == 0 {
+			return before
+		}
+		if unreleased := strings.Contains(strings.Join(plan.Notes, "\n"), "no released image"); unreleased != (image == "") {
+			t.Errorf("with the image %q, the notes name a missing image: %t", image, unreleased)
+		}
+		return *plan.Changes[0].After
+	}
+	named := written(instanceHead+instanceSync, image)
+	if !strings.Contains(named, "image: "+image+"\n") {
+		t.Errorf("the FluxInstance has another image than %s:\n%s", image, named)
+	}
+	if again := written(named, ""); again != named {
+		t.Errorf("another run changes the image (-before +after):\n%s", cmp.Diff(named, again))
+	}
+	written(instanceHead+instanceSync, "")
+	if _, err := Make(instanceFleet(t, instanceHead+instanceSync), Options{Tenants: true, ManagerImage: "no image"}); err == nil {
+		t.Error("an image that is none is accepted")
 	}
 }
 

@@ -3,11 +3,16 @@ package network
 import (
 	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
+
+// testPod is the address of the Pod of a container that names proxies.
+const testPod = "198.18.0.7"
 
 // TestLimits asks for a mapped host and a Service with the environment of containers that name proxies.
 func TestLimits(t *testing.T) {
@@ -47,6 +52,46 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestProxyInPod asks for a host through a proxy that another container of the same Pod serves.
+func TestProxyInPod(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Proxy-Authorization"))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(proxy.Close)
+	n.SetServices(resolverFunc(func(host string, port int) (Answer, error) {
+		if host == testPod && port == 9080 {
+			return Answer{Address: strings.TrimPrefix(proxy.URL, "http://")}, nil
+		}
+		return Answer{}, ErrNoEndpoint
+	}))
+	n.Handle("files.example.com", "", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, tc := range []struct {
+		url, proxy string
+		status     int
+	}{
+		{"http://files.example.com/a", "http://127.0.0.1:9080", http.StatusTeapot},
+		{"http://nowhere.example.com:8080/a?b=c", "http://127.0.0.1:9080", http.StatusTeapot},
+		{"http://files.example.com/a", "http://127.0.0.1:9081", http.StatusBadGateway},
+		{"http://files.example.com/a", "", http.StatusOK},
+	} {
+		response, body, err := n.getWith(map[string]string{"HTTP_PROXY": tc.proxy}, tc.url)
+		if err != nil || response.StatusCode != tc.status {
+			t.Errorf("%s through %q: %v, %s, %v; want the status %d", tc.url, tc.proxy, response, body, err, tc.status)
+		}
+	}
+	if want := []string{"GET http://files.example.com/a ", "GET http://nowhere.example.com:8080/a?b=c "}; !slices.Equal(asked, want) {
+		t.Errorf("the proxy in the Pod was asked %q, want %q", asked, want)
+	}
+	// With TLS there is no way through it.
+	if _, _, err := n.getWith(map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9080"}, "https://files.example.com/a"); err == nil || !strings.Contains(err.Error(), "which HTTPS_PROXY names") {
+		t.Errorf("with TLS: %v", err)
+	}
+}
+
 // TestLimitsAreKept asks with credentials that no environment has.
 func TestLimitsAreKept(t *testing.T) {
 	t.Parallel()
@@ -82,12 +127,12 @@ func FuzzLimits(f *testing.F) {
 			return // Kubernetes stores text in UTF-8
 		}
 		vars := map[string]string{"HTTPS_PROXY": proxy, "NO_PROXY": without}
-		before := limitsOf(vars)
+		before := limitsOf(vars, testPod)
 		after, ok := n.authorize("Basic " + base64.StdEncoding.EncodeToString([]byte(before.user()+":"+n.secret)))
 		if !ok || (before == nil) != (after == nil) {
 			t.Fatalf("the limits %v became %v", before, after)
 		}
-		one, two := before.check("https", host+":443"), after.check("https", host+":443")
+		one, two := before.refuseTLS(host+":443"), after.refuseTLS(host+":443")
 		if (one == nil) != (two == nil) {
 			t.Fatalf("the limits decide %v, and %v after the way through credentials", one, two)
 		}

@@ -79,7 +79,7 @@ func start(t *testing.T, change func(*Config)) *running {
 // env returns the value of a variable of Env.
 func (r *running) env(name string) string {
 	r.t.Helper()
-	for _, variable := range r.Env(nil) {
+	for _, variable := range r.Env(nil, "") {
 		if value, ok := strings.CutPrefix(variable, name+"="); ok {
 			return value
 		}
@@ -105,7 +105,7 @@ func (r *running) clientWith(vars map[string]string) *http.Client {
 	if !pool.AppendCertsFromPEM(pem) {
 		r.t.Fatal("SSL_CERT_FILE holds no certificate")
 	}
-	env := r.Env(vars)
+	env := r.Env(vars, testPod)
 	at := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "HTTPS_PROXY=") })
 	proxy, err := url.Parse(strings.TrimPrefix(env[at], "HTTPS_PROXY="))
 	if err != nil {
