@@ -2,7 +2,6 @@ package capsule
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -267,11 +266,8 @@ func (t *translation) ranges(addresses []string) []v1alpha1.AddressRange {
 	}
 	var all []v1alpha1.AddressRange
 	for i, text := range addresses {
-		prefix, err := netip.ParsePrefix(text)
-		if address, single := netip.ParseAddr(text); single == nil {
-			prefix, err = address.Prefix(address.BitLen())
-		}
-		if err != nil {
+		prefix, ok := addressRange(text)
+		if !ok {
 			t.note(Refused, fmt.Sprintf("spec.serviceOptions.externalIPs.allowed[%d]", i), "%q is neither an address nor a network", text)
 			continue
 		}
