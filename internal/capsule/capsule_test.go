@@ -134,8 +134,8 @@ spec:
 					Annotations: map[string]string{"note": "a b", "scheduler.alpha.kubernetes.io/node-selector": "arch=arm,pool=oil"},
 					Forbidden:   v1alpha1.ForbiddenMetadata{Labels: []v1alpha1.ValuePattern{"secret", "a/*", "b/*"}, Annotations: []v1alpha1.ValuePattern{"*acme*"}},
 					Required: v1alpha1.RequiredMetadata{
-						LabelExpressions: map[string]v1alpha1.Expression{"cost": "^[0]+$|^c-.*$"},
-						Annotations:      map[string]v1alpha1.ValuePattern{"owner": "team-*"},
+						LabelExpressions:      map[string]v1alpha1.Expression{"cost": "^[0]+$|^c-.*$"},
+						AnnotationExpressions: map[string]v1alpha1.Expression{"owner": "^team-"},
 					},
 				},
 				Quotas: []v1alpha1.TenantQuota{
