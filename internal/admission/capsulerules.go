@@ -272,8 +272,9 @@ func ruledPods() *ruled {
 	return p
 }
 
-// containsAddress is true if the network e contains the address or network x.v.
-const containsAddress = "isCIDR(e) && (isIP(x.v) ? cidr(e).containsIP(x.v) : isCIDR(x.v) && cidr(e).containsCIDR(x.v))"
+// containsAddress is true if the network e, or the network with the address e only, contains the address or
+// network x.v.
+const containsAddress = "[isIP(e) ? e + (ip(e).family() == 4 ? '/32' : '/128') : e].exists(n, isCIDR(n) && (isIP(x.v) ? cidr(n).containsIP(x.v) : isCIDR(x.v) && cidr(n).containsCIDR(x.v)))"
 
 // ruledServices returns the policy for types, external names, addresses and ports of Services.
 func ruledServices() *ruled {

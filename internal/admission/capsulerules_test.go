@@ -173,8 +173,8 @@ func TestCapsuleRulesOfServices(t *testing.T) {
 	owner := ruled(t, "ruled-services", `
 rules:
 - enforce: {action: allow, services: {types: [NodePort, LoadBalancer, ExternalName]}}
-- enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.2/32, 10.0.1.0/24]}}}
-- enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.1.66/32]}}}
+- enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.2/32, 10.0.0.9, 10.0.1.0/24, '2001:db8::9']}}}
+- enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.1.66/32, 10.0.1.67]}}}
 - enforce: {action: allow, services: {externalNames: {hostnames: [{exact: [internal.git.com]}, {exp: '.*\.example\.com'}]}}}
 - enforce: {action: deny, services: {externalNames: {hostnames: [{exp: 'trusted\..*|internal\..*|.*\.example\.com', negate: true}, {exact: [blocked.example.com]}]}}}
 - enforce: {action: allow, services: {nodePorts: {ports: [{from: 30000, to: 30100}, {from: 30500, to: 30500}]}}}
@@ -196,6 +196,10 @@ rules:
 		{"a name that no rule allows", plain("type: ExternalName, externalName: trusted.bad.com"), []string{"spec.externalName", "not allowed", "Allowed hostnames", "exact: internal.git.com", `exp: .*\.example\.com`}},
 		{"a denied name", plain("type: ExternalName, externalName: blocked.example.com"), []string{"denied", "exact: blocked.example.com"}},
 		{"an address", plain(balanced + "loadBalancerIP: 10.0.1.44"), nil},
+		{"an address that is its own network", plain(balanced + "loadBalancerIP: 10.0.0.9"), nil},
+		{"a range with an address that is its own network", plain(balanced + "loadBalancerSourceRanges: ['10.0.0.9/32', '2001:db8::9/128']"), nil},
+		{"a range around an address that is its own network", plain(balanced + "loadBalancerSourceRanges: [10.0.0.8/31]"), []string{"not allowed", "10.0.0.8/31"}},
+		{"a denied address that is its own network", plain(balanced + "loadBalancerIP: 10.0.1.67"), []string{"denied", "10.0.1.67"}},
 		{"a range within a network", plain(balanced + "loadBalancerSourceRanges: [10.0.1.0/25]"), nil},
 		{"a range beyond a network", plain(balanced + "loadBalancerSourceRanges: [10.0.0.0/23]"), []string{"loadBalancer CIDR", "10.0.0.0/23", "spec.loadBalancerSourceRanges[0]", "Allowed CIDRs"}},
 		{"an address outside", plain(balanced + "loadBalancerIP: 10.0.171.239"), []string{"spec.loadBalancerIP", "not allowed", "10.0.0.2/32", "10.0.1.0/24"}},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -435,15 +434,12 @@ func serviceParts() []auditedPart {
 
 // network returns the network in a list that contains an address or a network, or "".
 func network(all []string, value string) string {
-	inner, err := netip.ParsePrefix(value)
-	if address, parsed := netip.ParseAddr(value); parsed == nil {
-		inner, err = netip.PrefixFrom(address, address.BitLen()), nil
-	}
-	if err != nil {
+	inner, ok := addressRange(value)
+	if !ok {
 		return ""
 	}
 	for _, text := range all {
-		if outer, err := netip.ParsePrefix(text); err == nil && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr()) {
+		if outer, ok := addressRange(text); ok && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr()) {
 			return text
 		}
 	}

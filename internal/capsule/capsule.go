@@ -51,6 +51,8 @@ type Input struct {
 	Promoted []Account
 	// Entitled are the service accounts of the tenant's namespaces with [LabelEntitle].
 	Entitled []Account
+	// Hosts are the hosts that the TenancyProfile allows to Tenants without hosts of their own; nil if it names none.
+	Hosts *v1alpha1.AllowedNames
 }
 
 // Note describes a field that Tenure does not honour exactly.
@@ -117,7 +119,7 @@ func Translate(in Input) Result {
 	t.quotas()
 	t.annotations()
 	t.switches()
-	t.workloads()
+	t.workloads(in.Hosts)
 	t.entitlements(in.Configuration, in.Entitled)
 	t.accept(in.Tenant.Annotations, "")
 	t.notes = append(t.notes, Check(in.Configuration)...)

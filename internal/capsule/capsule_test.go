@@ -134,8 +134,8 @@ spec:
 					Annotations: map[string]string{"note": "a b", "scheduler.alpha.kubernetes.io/node-selector": "arch=arm,pool=oil"},
 					Forbidden:   v1alpha1.ForbiddenMetadata{Labels: []v1alpha1.ValuePattern{"secret", "a/*", "b/*"}, Annotations: []v1alpha1.ValuePattern{"*acme*"}},
 					Required: v1alpha1.RequiredMetadata{
-						LabelExpressions: map[string]v1alpha1.Expression{"cost": "^[0]+$|^c-.*$"},
-						Annotations:      map[string]v1alpha1.ValuePattern{"owner": "team-*"},
+						LabelExpressions:      map[string]v1alpha1.Expression{"cost": "^[0]+$|^c-.*$"},
+						AnnotationExpressions: map[string]v1alpha1.Expression{"owner": "^team-"},
 					},
 				},
 				Quotas: []v1alpha1.TenantQuota{
@@ -516,5 +516,45 @@ func TestLists(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Translate(Input{Tenant: tenant}).Spec.Namespaces.Annotations); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A Tenant of Capsule's that does not allow wildcards has none of the TenancyProfile's.
+func TestTranslateWithoutWildcards(t *testing.T) {
+	t.Parallel()
+	names := func(expression string, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedNames {
+		return &v1alpha1.AllowedNames{Allowed: allowed, Expression: expression}
+	}
+	long := names(strings.Repeat("a", maxAllowedExpression), anything)
+	for _, tc := range []struct {
+		reason, spec string
+		hosts, want  *v1alpha1.AllowedNames
+		refused      bool
+	}{
+		{"no hosts", `{}`, nil, nil, false},
+		{"no wildcards", `{}`, names("^a", "a.example.com", "a*"), nil, false},
+		{"all hosts", `{}`, names("", "*"), names("^.*$"), false},
+		{"some wildcards", `{ingressOptions: {}}`, names("^a|b$", "a.example.com", "*.b.example.com", "*c"), names(`^.*\.b\.example\.com$|^.*c$|(?:^a|b$)`, "a.example.com"), false},
+		{"other fields", `{ingressOptions: {hostnameCollisionScope: Tenant}}`, names("", "*"), names("^.*$"), false},
+		{"wildcards", `{ingressOptions: {allowWildcardHostnames: true}}`, names("", "*.a"), names("", "*"), false},
+		{"hosts of its own", `{ingressOptions: {allowedHostnames: {allowed: [b]}}}`, names("", "*.a"), names("", "b"), false},
+		{"too many", `{}`, long, nil, true},
+		{"too many, which are allowed", `{ingressOptions: {allowWildcardHostnames: true}}`, long, names("", "*"), false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			tenant := &v1beta2.Tenant{}
+			tenant.Name = "oil"
+			if err := yaml.Unmarshal([]byte(tc.spec), &tenant.Spec); err != nil {
+				t.Fatal(err)
+			}
+			got := Translate(Input{Tenant: tenant, Hosts: tc.hosts})
+			if refused := len(got.Refusals()) > 0; refused != tc.refused {
+				t.Errorf("refused: %v, want %v", got.Refusals(), tc.refused)
+			}
+			if diff := cmp.Diff(tc.want, got.Spec.Network.Hosts); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }

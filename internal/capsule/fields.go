@@ -129,7 +129,7 @@ func workloadFields() []Field {
 		{"spec.ingressOptions.allowedClasses.default", Different, aDefault},
 		{"spec.ingressOptions.allowedHostnames", Different, "also for HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways"},
 		{"spec.ingressOptions.hostnameCollisionScope", Different, "by a webhook: only one Ingress has a host with a path within the scope, also if several are created at the same time. `Cluster` includes the Ingresses of the platform. An Ingress that could not be created blocks its host for a minute"},
-		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
+		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused. Without both fields, the hosts of the TenancyProfile are allowed, except for those that begin with an asterisk"},
 		{"spec.gatewayOptions.allowedClasses", Different, byName},
 		{"spec.gatewayOptions.allowedClasses.default", Different, aDefault},
 		{"spec.serviceOptions.additionalMetadata", Different, "on Services and EndpointSlices, " + withDefaults + ". A label or annotation that the tenant gives is replaced"},

@@ -29,10 +29,13 @@ func TestNamespaceMetadata(t *testing.T) {
 			}}},
 		{"managed metadata only", `{managedMetadataOnly: true, forbiddenLabels: {denied: [a]}}`,
 			v1alpha1.TenantNamespaces{Forbidden: v1alpha1.ForbiddenMetadata{Labels: []v1alpha1.ValuePattern{"*"}, Annotations: []v1alpha1.ValuePattern{"*"}}}},
-		{"required values of any expression", `{requiredMetadata: {labels: {env: "^(prod|test)$", one: ^a-.*$}, annotations: {cost: "^INV-[0-9]{4}$"}}}`,
+		{"required values of any expression", `{requiredMetadata: {labels: {env: "^(prod|test)$", one: ^a-.*$}, annotations: {cost: "^INV-[0-9]{4}$", line: "^a.*b$", word: ^c$}}}`,
 			v1alpha1.TenantNamespaces{Required: v1alpha1.RequiredMetadata{
 				Labels:           map[string]v1alpha1.ValuePattern{"one": "a-*"},
-				LabelExpressions: map[string]v1alpha1.Expression{"env": "^(prod|test)$"}, AnnotationExpressions: map[string]v1alpha1.Expression{"cost": "^INV-[0-9]{4}$"},
+				LabelExpressions: map[string]v1alpha1.Expression{"env": "^(prod|test)$"},
+				Annotations:      map[string]v1alpha1.ValuePattern{"word": "c"},
+				// A pattern would allow line breaks between a and b.
+				AnnotationExpressions: map[string]v1alpha1.Expression{"cost": "^INV-[0-9]{4}$", "line": "^a.*b$"},
 			}}},
 		{"forbidden names of any expression", `{forbiddenLabels: {denied: [a], deniedRegex: "^b[0-9]+$"}, forbiddenAnnotations: {deniedRegex: "^gatsby-.*$|^managed[.]example/"}}`,
 			v1alpha1.TenantNamespaces{Forbidden: v1alpha1.ForbiddenMetadata{

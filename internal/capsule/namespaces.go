@@ -254,11 +254,13 @@ func (t *translation) required() {
 	}
 	in, out := t.tenant.Spec.NamespaceOptions.RequiredMetadata, &t.spec.Namespaces.Required
 	const field = "spec.namespaceOptions.requiredMetadata"
-	out.Labels, out.LabelExpressions = t.demand(in.Labels, field+".labels")
-	out.Annotations, out.AnnotationExpressions = t.demand(in.Annotations, field+".annotations")
+	out.Labels, out.LabelExpressions = t.demand(in.Labels, field+".labels", true)
+	out.Annotations, out.AnnotationExpressions = t.demand(in.Annotations, field+".annotations", false)
 }
 
-func (t *translation) demand(in map[string]string, field string) (map[string]v1alpha1.ValuePattern, map[string]v1alpha1.Expression) {
+// demand translates required values. The * of a pattern also matches line breaks, as the period of an
+// expression does not: only if each value is a single line, a pattern with * replaces an expression.
+func (t *translation) demand(in map[string]string, field string, singleLine bool) (map[string]v1alpha1.ValuePattern, map[string]v1alpha1.Expression) {
 	if len(in) > maxPatterns {
 		t.note(Refused, field, "there are %d, and at most %d can be kept", len(in), maxPatterns)
 	}
@@ -270,7 +272,7 @@ func (t *translation) demand(in map[string]string, field string) (map[string]v1a
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			t.note(Refused, one, "it is not the name of a label or an annotation")
-		case err == nil && len(patterns) == 1:
+		case err == nil && len(patterns) == 1 && (singleLine || !strings.Contains(string(patterns[0]), anything)):
 			if values == nil {
 				values = map[string]v1alpha1.ValuePattern{}
 			}

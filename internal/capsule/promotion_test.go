@@ -15,6 +15,7 @@ func TestPromotions(t *testing.T) {
 	t.Parallel()
 	alice := v1alpha1.Owner{Kind: "User", Name: "alice", Roles: []string{"admin"}}
 	robot := v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "oil-a", Name: "robot", Roles: []string{RoleProvisioner, RoleDeleter}}
+	viewer := v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "oil-a", Name: "robot", Roles: []string{"view", "tenure-tenant"}}
 	given := v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "oil-a", Name: "given", Roles: []string{"view"}}
 	for _, tc := range []struct {
 		reason, configuration, permissions string
@@ -22,6 +23,7 @@ func TestPromotions(t *testing.T) {
 	}{
 		{"allowed", `{allowServiceAccountPromotion: true}`, `{}`, []v1alpha1.Owner{alice, given, robot}},
 		{"allowed by the Tenant too", `{allowServiceAccountPromotion: true}`, `{allowOwnerPromotion: true}`, []v1alpha1.Owner{alice, given, robot}},
+		{"other roles", `{allowServiceAccountPromotion: true, rbac: {promotionClusterRoles: [view, cluster-admin]}}`, `{}`, []v1alpha1.Owner{alice, given, viewer}},
 		{"not by the CapsuleConfiguration", `{}`, `{allowOwnerPromotion: true}`, []v1alpha1.Owner{alice, given}},
 		{"not by the Tenant", `{allowServiceAccountPromotion: true}`, `{allowOwnerPromotion: false}`, []v1alpha1.Owner{alice, given}},
 	} {

@@ -394,9 +394,9 @@ func (t *translation) ruleServices(field string, rule *tenantRule) {
 	services := &rule.Enforce.Services
 	t.ruleTypes(rule)
 	for i, text := range services.LoadBalancers.CIDRs {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			t.note(Refused, fmt.Sprintf("%s.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
+		prefix, ok := addressRange(text)
+		if !ok {
+			t.note(Refused, fmt.Sprintf("%s.loadBalancers.cidrs[%d]", field, i), "%q is neither an address nor a network: write it in its usual form, such as 192.0.2.1 or 192.0.2.0/24", text)
 			continue
 		}
 		switch {
@@ -409,6 +409,16 @@ func (t *translation) ruleServices(field string, rule *tenantRule) {
 	if out := t.spec.Network.Services; out != nil {
 		t.bounded(field+".loadBalancers.cidrs", len(out.LoadBalancerIPs))
 	}
+}
+
+// addressRange reads a network, or an address as the network with this address only. The policies of the API
+// server cannot read an IPv4 address that is written as an IPv6 address, so addressRange does not either.
+func addressRange(text string) (netip.Prefix, bool) {
+	prefix, err := netip.ParsePrefix(text)
+	if address, single := netip.ParseAddr(text); single == nil {
+		prefix, err = address.Prefix(address.BitLen())
+	}
+	return prefix, err == nil && !prefix.Addr().Is4In6() && prefix.Addr().Zone() == ""
 }
 
 func (t *translation) loadBalancerIPs(ranges ...v1alpha1.AddressRange) {

@@ -38,6 +38,9 @@ func TestTranslateRules(t *testing.T) {
 		"load balancer": {reason: "the rules decide about all addresses", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"0.0.0.0/0", "::/0"}}
 		}},
+		"addresses of load balancers": {reason: "an address is a network of its own", rules: "{namespaceSelector: {matchLabels: {env: prod}}, enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1, '2001:db8::1']}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"10.0.0.1/32", "2001:db8::1/128"}}
+		}},
 		"some load balancers": {reason: "elsewhere the rules allow no address", rules: "{namespaceSelector: {matchLabels: {env: prod}}, enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"10.0.0.0/24"}}
 		}},
@@ -122,6 +125,8 @@ func TestTranslateRules(t *testing.T) {
 		"a kind's name":    {reason: "no object has it", rules: "{enforce: {metadata: [{kinds: [' Pod'], labels: {a: {required: true}}}]}}", refused: "spec.rules[0].enforce.metadata[0].kinds[0]"},
 		"a group's name":   {reason: "no object has it", rules: "{enforce: {metadata: [{apiGroups: ['apps '], kinds: [Deployment], labels: {a: {required: true}}}]}}", refused: "spec.rules[0].enforce.metadata[0].apiGroups[0]"},
 		"nobody":           {reason: "nobody has this name", rules: "{audience: [{kind: User, name: ''}], enforce: {}}", refused: "spec.rules[0].audience[0].name"},
+		"mapped network":   {reason: "the policies cannot read it", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: ['::ffff:10.0.0.0/104']}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
+		"mapped address":   {reason: "the policies cannot read it", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: ['::ffff:10.0.0.1']}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
 		"network":          {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
 		"ports":            {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
 		"selector":         {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},

@@ -2,7 +2,6 @@ package capsule
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,11 +19,11 @@ const maxAllowed = 64
 // bytes.
 const maxAllowedExpression = 512
 
-// workloads translates the fields about Pods, Services, routes and volumes.
-func (t *translation) workloads() {
+// workloads translates the fields about Pods, Services, routes and volumes. The hosts are [Input.Hosts].
+func (t *translation) workloads(hosts *v1alpha1.AllowedNames) {
 	spec := &t.tenant.Spec
 	t.images()
-	t.ingress()
+	t.ingress(hosts)
 	if g := spec.GatewayOptions; g != nil {
 		t.spec.Network.GatewayClasses = t.classes("spec.gatewayOptions.allowedClasses", g.AllowedClasses)
 	}
@@ -196,10 +195,10 @@ func allowsName(names v1alpha1.AllowedNames, name string) bool {
 	return names.Expression != "" && matches
 }
 
-func (t *translation) ingress() {
+func (t *translation) ingress(hosts *v1alpha1.AllowedNames) {
 	o := t.tenant.Spec.IngressOptions
 	if o == nil {
-		return
+		o = &v1beta2.IngressOptions{}
 	}
 	t.spec.Network.IngressClasses = t.classes("spec.ingressOptions.allowedClasses", o.AllowedClasses)
 	switch {
@@ -210,10 +209,42 @@ func (t *translation) ingress() {
 		}
 	case o.AllowWildcardHostnames && t.tenant.Annotations[wildcardAnnotation] != "true":
 		t.spec.Network.Hosts = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{anything}}
+	default:
+		t.spec.Network.Hosts = t.withoutWildcards(hosts)
 	}
 	if s := o.HostnameCollisionScope; s != "" && s != "Disabled" {
 		t.spec.Namespaces.Labels[v1beta2.LabelCollisionScope] = s
 	}
+}
+
+// withoutWildcards returns the same hosts, except for those that begin with an asterisk, which a Tenant of
+// Capsule's must allow itself. It returns nil if the hosts contain none. Entries of the list allow hosts that
+// begin with an asterisk; the expression does not, so it replaces the entries that match such hosts.
+func (t *translation) withoutWildcards(hosts *v1alpha1.AllowedNames) *v1alpha1.AllowedNames {
+	if hosts == nil {
+		return nil
+	}
+	out := &v1alpha1.AllowedNames{}
+	var expressions []string
+	for _, pattern := range hosts.Allowed {
+		if !strings.HasPrefix(string(pattern), anything) {
+			out.Allowed = append(out.Allowed, pattern)
+			continue
+		}
+		expressions = append(expressions, "^"+strings.ReplaceAll(regexp.QuoteMeta(string(pattern)), `\*`, ".*")+"$")
+	}
+	if len(expressions) == 0 {
+		return nil
+	}
+	if hosts.Expression != "" {
+		expressions = append(expressions, "(?:"+hosts.Expression+")")
+	}
+	out.Expression = strings.Join(expressions, "|")
+	if len(out.Expression) > maxAllowedExpression {
+		t.note(Refused, "spec.ingressOptions.allowWildcardHostnames", "the hosts of the TenancyProfile that begin with an asterisk are too many to leave out: set true, or set allowedHostnames")
+		return nil
+	}
+	return out
 }
 
 func (t *translation) services() {
@@ -267,11 +298,8 @@ func (t *translation) ranges(addresses []string) []v1alpha1.AddressRange {
 	}
 	var all []v1alpha1.AddressRange
 	for i, text := range addresses {
-		prefix, err := netip.ParsePrefix(text)
-		if address, single := netip.ParseAddr(text); single == nil {
-			prefix, err = address.Prefix(address.BitLen())
-		}
-		if err != nil {
+		prefix, ok := addressRange(text)
+		if !ok {
 			t.note(Refused, fmt.Sprintf("spec.serviceOptions.externalIPs.allowed[%d]", i), "%q is neither an address nor a network", text)
 			continue
 		}

@@ -140,9 +140,29 @@ func TestWritesOnce(t *testing.T) {
 	}
 }
 
-// validProfile is a cluster with a TenancyProfile.
-type validProfile struct{}
+// TestProfileHosts reconciles a Tenant of Capsule without hosts: it gets those of the TenancyProfile without wildcards.
+func TestProfileHosts(t *testing.T) {
+	t.Parallel()
+	theirs := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Generation: 1, Finalizers: []string{Finalizer}}}
+	kube := fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(theirs).WithObjects(theirs).Build()
+	profile := validProfile{}
+	profile.Spec.Tenants.Network.Hosts = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{"*.example.com"}}
+	r := &TenantReconciler{Client: kube, APIReader: kube, Profiles: profile}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theirs)}); err != nil {
+		t.Fatal(err)
+	}
+	ours := &v1alpha1.Tenant{}
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(theirs), ours); err != nil {
+		t.Fatal(err)
+	}
+	if hosts := ours.Spec.Network.Hosts; hosts == nil || len(hosts.Allowed) > 0 || hosts.Expression != `^.*\.example\.com$` {
+		t.Errorf("ours allows %v", hosts)
+	}
+}
 
-func (validProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
-	return &v1alpha1.TenancyProfile{}, nil
+// validProfile is a cluster with a TenancyProfile.
+type validProfile struct{ v1alpha1.TenancyProfile }
+
+func (p validProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
+	return &p.TenancyProfile, nil
 }

@@ -179,6 +179,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	}
 	s.result, s.translated = capsule.Translate(capsule.Input{
 		Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: s.promoted, Entitled: s.entitled,
+		Hosts: profile.Spec.Tenants.Network.Hosts,
 	}), true
 	if in := &s.result.Spec.Namespaces; in.Quota == nil {
 		// The schema sets the same, without which ours would differ, and be written, in each reconcile.

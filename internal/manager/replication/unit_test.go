@@ -446,3 +446,59 @@ func TestRequested(t *testing.T) {
 		}
 	}
 }
+
+// TestSettings checks the settings of a declaration of Capsule's: each of its lists has them.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, settings := range []v1beta2.ReplicationSettings{{}, {Adopt: true}, {Force: true}} {
+		d := &declaration{home: "solar-a"}
+		d.spec.Settings = settings
+		d.spec.Resources = []v1beta2.Replicated{{}, {}}
+		var p problems
+		entries := capsuleEntries(d, nil, nil, nil, &p)
+		if len(entries) != 2 {
+			t.Fatalf("%d lists, want 2: %s", len(entries), p.message())
+		}
+		for _, e := range entries {
+			if e.adopt != settings.Adopt || e.force != settings.Force {
+				t.Errorf("%+v: got adopt %v and force %v", settings, e.adopt, e.force)
+			}
+		}
+	}
+}
+
+// TestPeriod checks the bounds of a resyncPeriod.
+func TestPeriod(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"": resync, "90s": 90 * time.Second, "1ms": 5 * time.Second, "-1h": 5 * time.Second, "25h": 24 * time.Hour, "0": 5 * time.Second} {
+		if got, problem := period(text); got != want || problem != "" {
+			t.Errorf("%q: got %v %s, want %v", text, got, problem, want)
+		}
+	}
+	for _, text := range []string{"60", "1 m", "1d"} {
+		if _, problem := period(text); problem == "" {
+			t.Errorf("%q is a duration", text)
+		}
+	}
+}
+
+// TestCordonedDeclaration checks that a cordoned declaration of Capsule's makes no objects, whatever else it says.
+func TestCordonedDeclaration(t *testing.T) {
+	t.Parallel()
+	for _, cordoned := range []bool{false, true} {
+		local := &v1beta2.TenantResource{ObjectMeta: metav1.ObjectMeta{Namespace: "solar-a", Name: "db"}}
+		local.Spec.Cordoned = cordoned
+		local.Spec.Resources = []v1beta2.Replicated{{RawItems: []v1beta2.RawItem{{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"house"}}`)}}}}}
+		c := faked(t, settled("solar-a"), local)
+		mapper := apimeta.NewDefaultRESTMapper(nil)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), apimeta.RESTScopeNamespace)
+		clients := &recorder{Client: c, accounts: map[replication.Account]bool{}}
+		r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: mapper, Now: time.Now}, Profiles: &posture{profile: &v1alpha1.TenancyProfile{}}, kind: tenantResources}
+		if _, err := r.Reconcile(t.Context(), requestFor(local)); err != nil {
+			t.Fatal(err)
+		}
+		if applies := len(clients.accounts) > 0; applies == cordoned {
+			t.Errorf("cordoned %v: objects are applied: %v", cordoned, applies)
+		}
+	}
+}
