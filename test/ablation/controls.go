@@ -47,6 +47,18 @@ func noWayOut() Control {
 	})
 }
 
+// artifactsWithoutProxy removes the control that kustomize-controller reaches source-controller through the artifact proxy
+// alone.
+func artifactsWithoutProxy() Control {
+	return inContainer("HTTP_PROXY of kustomize-controller", "source-controller is added to NO_PROXY of the controller's Deployment", "kustomize-controller", func(c *corev1.Container) {
+		for i := range c.Env {
+			if c.Env[i].Name == "NO_PROXY" {
+				c.Env[i].Value += ",.svc.cluster.local.:80"
+			}
+		}
+	})
+}
+
 // inContainer returns a control that is removed by a change of a controller's container.
 func inContainer(name, away, controller string, change func(*corev1.Container)) Control {
 	return Control{

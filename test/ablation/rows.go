@@ -119,6 +119,7 @@ func listedExclusions() map[string]Exclusion {
 		"S10-git-shared":               keys,
 		"S11-api":                      absent,
 		"S15-git":                      {Reason: "no control on plain Flux", Through: true},
+		"S16-git":                      {Reason: "no control on plain Flux", Through: true},
 		"S14-api":                      {Reason: "the example demands no signatures"},
 		"S12-api":                      absent,
 		"I8-proxy":                     proxy,

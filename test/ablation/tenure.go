@@ -117,8 +117,9 @@ func listedTenureRows() []Row {
 		singleControl(privileged(), "I2-api"),
 
 		// A base is on another host, too.
-		{Controls: []Control{flag("kustomize-controller", "--no-remote-bases"), noWayOut()}, Attacks: []string{"S7-git"}, Also: []string{"S15-git"}},
-		singleControl(noWayOut(), "S15-git"),
+		{Controls: []Control{flag("kustomize-controller", "--no-remote-bases"), noWayOut()}, Attacks: []string{"S7-git"}, Also: []string{"S15-git", "S16-git"}},
+		singleControl(noWayOut(), "S15-git", "S16-git"),
+		singleControl(artifactsWithoutProxy(), "S16-git"),
 		singleControl(takenBack(), "S11-api", "I25-api"),
 		singleControl(managedQuotas(), "A2-api"),
 		withOwnCharts(singleControl(role("bind", everywhere,

@@ -182,6 +182,7 @@ func (s state) open() map[string]bool {
 		"N2-api":             receivers && !flag("notification-controller", flagged),
 		"S7-git":             !flag("kustomize-controller", "--no-remote-bases"),
 		"S15-git":            true, // none of the mutated fleets limits the hosts that kustomize-controller reaches
+		"S16-git":            true, // or what it fetches there
 
 		"I13-api":            syncs && !held("accounts", 1, "kustomizations") || releases && !held("accounts", 1, "helmreleases"),
 		"S5-api":             syncs && !held("dependencies", 0, "kustomizations"),

@@ -54,7 +54,7 @@ func classOf(control string) controlClass {
 		return byPodSecurity
 	case slices.Contains([]string{nameCheck, schemas, "paths kept within the artifact", "detection of cycles"}, control):
 		return byChecks
-	case strings.HasPrefix(control, "flag "), control == "spec.accessFrom of the object", control == noProxyThere:
+	case strings.HasPrefix(control, "flag "), control == "spec.accessFrom of the object", control == noProxyThere, control == artifactProxy:
 		return byFlux
 	}
 	return byState
@@ -71,7 +71,7 @@ var countingClasses = map[string][]controlClass{
 	"A6": {byChecks}, "I16": {byChecks}, "S8": {byChecks},
 	// Flux decides about references, accounts, bases and kubeconfigs.
 	"I1": {byFlux}, "I13": {byFlux}, "I19": {byFlux}, "I26": {byFlux}, "N1": {byFlux}, "N2": {byFlux}, "S1": {byFlux}, "S2": {byFlux},
-	"S5": {byFlux}, "S7": {byFlux}, "S12": {byFlux}, "S15": {byFlux},
+	"S5": {byFlux}, "S7": {byFlux}, "S12": {byFlux}, "S15": {byFlux}, "S16": {byFlux},
 	// Pod Security limits privileges, volumes, ports and devices of Pods.
 	"W3": {byPodSecurity}, "W6": {byPodSecurity}, "W11": {byPodSecurity},
 }

@@ -78,6 +78,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignDependency,
 		addRemoteBase,
 		addRemoteFile,
+		addArtifactList,
 		addPathTraversal,
 		addUnapprovedSourceAddress,
 		addSharedDecryptionKey,
