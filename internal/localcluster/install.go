@@ -283,6 +283,15 @@ func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
+// fluxStep names the step that installs Flux. It is "" if there is no fleet, so that the step applies
+// other manifests at most, and nothing is shown.
+func (c *Cluster) fluxStep() string {
+	if c.Fleet == nil {
+		return ""
+	}
+	return "Flux"
+}
+
 // installFlux does the work of a bootstrap: it applies Flux's manifests from the
 // fleet, then the objects that the admin applies by hand, then the root objects.
 func (c *Cluster) installFlux(ctx context.Context) error {

@@ -105,3 +105,14 @@ func TestAssumeFlags(t *testing.T) {
 		t.Errorf("a fleet whose bootstrap fills the file: %+v", fakes)
 	}
 }
+
+// TestFluxStep checks that a start without a fleet shows no step for Flux.
+func TestFluxStep(t *testing.T) {
+	t.Parallel()
+	if step := (&Cluster{}).fluxStep(); step != "" {
+		t.Errorf("a cluster without a fleet has the step %q", step)
+	}
+	if step := (&Cluster{Fleet: &layout.Fleet{}}).fluxStep(); step != "Flux" {
+		t.Errorf("a cluster with a fleet has the step %q", step)
+	}
+}

@@ -165,7 +165,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		{"", c.fakeEncrypted},
 		{"", c.startControlPlane},
 		{"node", c.startNode},
-		{"Flux", c.installFlux},
+		{c.fluxStep(), c.installFlux},
 		{"", c.preview},
 		{"", c.awaitControllers},
 	}

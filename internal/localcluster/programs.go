@@ -32,24 +32,50 @@ func BinDir() (string, error) {
 	return filepath.Dir(self), nil
 }
 
+// CheckControlPlane returns [ErrMissingProgram] if a folder, or with "" the folder of the running program, lacks the
+// control plane of one of [OtherKubernetes], and the error of [CheckKubernetes].
+func CheckControlPlane(binDir, kubernetes string) error {
+	plane, err := controlPlaneOf(kubernetes)
+	if err != nil {
+		return err
+	}
+	if binDir == "" {
+		if binDir, err = BinDir(); err != nil {
+			return err
+		}
+	}
+	return checkOther(binDir, plane)
+}
+
+// checkOther checks that the control plane of another version of Kubernetes exists.
+func checkOther(binDir, plane string) error {
+	version, other := strings.CutPrefix(plane, controlPlane+"-")
+	if !other || runs(binDir, plane) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s not in %s; build it with `make kubernetes VERSION=%s` in a clone of Tenure's repository, once, or leave out --kubernetes to run %s", ErrMissingProgram, plane, binDir, version, KubernetesMinor)
+}
+
+// runs reports whether a folder has a program that may be executed.
+func runs(binDir, name string) bool {
+	info, err := os.Stat(filepath.Join(binDir, name))
+	return err == nil && info.Mode()&0o111 != 0
+}
+
 // checkPrograms checks, before anything is started, that all programs of the cluster
 // exist.
 func checkPrograms(binDir, plane string, operator bool) error {
-	runs := func(name string) bool {
-		info, err := os.Stat(filepath.Join(binDir, name))
-		return err == nil && info.Mode()&0o111 != 0
-	}
 	var missing []string
 	for _, name := range []string{"tenure", controlPlane, "tenure-server", node.FluxProgram} {
-		if !runs(name) {
+		if !runs(binDir, name) {
 			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s not in %s; build it with `make build`, or --build, in a clone of Tenure's repository, or name a folder, an archive or a release that has it with --programs", ErrMissingProgram, strings.Join(missing, ", "), binDir)
 	}
-	if version, other := strings.CutPrefix(plane, controlPlane+"-"); other && !runs(plane) {
-		return fmt.Errorf("%w: %s not in %s; build it with `make kubernetes VERSION=%s` in Tenure's repository, once", ErrMissingProgram, plane, binDir, version)
+	if err := checkOther(binDir, plane); err != nil {
+		return err
 	}
 	if operator {
 		for _, name := range []string{fluxOperator, fluxOperatorConfig} {

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -153,7 +154,32 @@ func newLogger(streams ui.IO, level string) (logr.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return logr.Logger{}, fmt.Errorf("cannot log at level %q: it is none of debug, info, error", level)
 	}
-	return logr.FromSlogHandler(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l, ReplaceAttr: nameError})), nil
+	return logr.FromSlogHandler(withoutProbes{slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l, ReplaceAttr: nameError})}), nil
+}
+
+// withoutProbes logs at level debug the line that controller-runtime writes for each failed probe. It
+// does not name the reason, which [logReason] logs.
+type withoutProbes struct{ slog.Handler }
+
+// Handle implements [slog.Handler].
+func (h withoutProbes) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == "healthz check failed" {
+		if !h.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		record.Level = slog.LevelDebug
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h withoutProbes) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutProbes{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements [slog.Handler].
+func (h withoutProbes) WithGroup(name string) slog.Handler {
+	return withoutProbes{h.Handler.WithGroup(name)}
 }
 
 // nameError names the error of a log line error: logr calls it err.

@@ -325,18 +325,22 @@ func addHealth(ctx context.Context, mgr ctrlmanager.Manager, rules *rulesEnforce
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("parameters-found", (&parametersFound{kube: mgr.GetClient(), namespace: namespace, rules: rules}).check); err != nil {
-		return err
-	}
-	if err := mgr.AddReadyzCheck("rules-enforced", rules.check); err != nil {
-		return err
-	}
-	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {
-		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the cluster has not been read yet")
+	log := mgr.GetLogger()
+	for name, check := range map[string]healthz.Checker{
+		"parameters-found": (&parametersFound{kube: mgr.GetClient(), namespace: namespace, rules: rules}).check,
+		"rules-enforced":   rules.check,
+		"cluster-read": func(request *http.Request) error {
+			ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+			defer cancel()
+			if !mgr.GetCache().WaitForCacheSync(ctx) {
+				return errors.New("the cluster has not been read yet")
+			}
+			return nil
+		},
+	} {
+		if err := mgr.AddReadyzCheck(name, logReason(log, name, check)); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
 // parametersNotFound is a part of the API server's message about a policy whose kind of parameters
@@ -121,5 +124,31 @@ func probe(namespace string) *v1alpha1.TenantParameters {
 	return &v1alpha1.TenantParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ParametersName},
 		Spec:       v1alpha1.TenantParametersSpec{Tenant: "none"},
+	}
+}
+
+// logReason returns a readiness check that logs why it fails whenever the reason changes, and when it
+// succeeds after a failure. Readiness probes show no reason to a client.
+func logReason(log logr.Logger, name string, check healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	logged := ""
+	return func(request *http.Request) error {
+		err := check(request)
+		reason := ""
+		if err != nil {
+			reason = err.Error()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if reason == logged {
+			return err
+		}
+		logged = reason
+		if err == nil {
+			log.Info("ready", "check", name)
+			return nil
+		}
+		log.Info("not ready", "check", name, "reason", reason)
+		return err
 	}
 }

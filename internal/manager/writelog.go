@@ -1,9 +1,14 @@
 package manager
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -26,6 +31,9 @@ func (w writeLog) RoundTrip(r *http.Request) (*http.Response, error) {
 	if object == "" || r.URL.Query().Has("dryRun") {
 		return resp, nil
 	}
+	if r.Method == http.MethodPost && subresource == "" {
+		object = strings.TrimSuffix(withName(object, nameInBody(r)), "/")
+	}
 	if resp.StatusCode == http.StatusCreated {
 		action = actions[http.MethodPost] // also by server-side apply
 	}
@@ -47,8 +55,8 @@ var actions = map[string]string{
 var unloggedKinds = []string{"leases.", "events.", "events", "tokenreviews.", "subjectaccessreviews.", "selfsubjectreviews.", "selfsubjectaccessreviews."}
 
 // objectOf returns the object of a path of the API server, as RESOURCE.GROUP NAMESPACE/NAME, and
-// its subresource. The name is empty for an object that is created by POST. It returns "" for
-// paths that are no objects, and for kinds that are not logged.
+// its subresource. The name is empty for an object that is created by POST, whose path has none. It
+// returns "" for paths that are no objects, and for kinds that are not logged.
 func objectOf(path string) (object, subresource string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	group := ""
@@ -75,4 +83,48 @@ func objectOf(path string) (object, subresource string) {
 		name = parts[1]
 	}
 	return strings.TrimSpace(resource + " " + namespace + name), strings.Join(parts[min(2, len(parts)):], "/")
+}
+
+// withName adds the name to an object of [objectOf] without one.
+func withName(object, name string) string {
+	if name == "" || strings.HasSuffix(object, "/") {
+		return object + name
+	}
+	return object + " " + name
+}
+
+// protobufPrefix begins the body of a request in Kubernetes' protobuf encoding.
+var protobufPrefix = []byte("k8s\x00")
+
+// nameInBody returns the name of the object in a request's body, or its generateName, to which the
+// API server adds a suffix. It returns "" for a body that it cannot read again or decode.
+func nameInBody(r *http.Request) string {
+	if r.GetBody == nil {
+		return ""
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return ""
+	}
+	content, err := io.ReadAll(body)
+	_ = body.Close()
+	if err != nil {
+		return ""
+	}
+	var object metav1.PartialObjectMetadata
+	if encoded, isProtobuf := bytes.CutPrefix(content, protobufPrefix); isProtobuf {
+		var envelope runtime.Unknown
+		if err = envelope.Unmarshal(encoded); err == nil {
+			err = object.Unmarshal(envelope.Raw)
+		}
+	} else {
+		err = json.Unmarshal(content, &object)
+	}
+	switch {
+	case err != nil:
+		return ""
+	case object.Name == "" && object.GenerateName != "":
+		return object.GenerateName + "*"
+	}
+	return object.Name
 }

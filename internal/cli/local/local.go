@@ -76,14 +76,17 @@ func (f *Flags) add(cmd *cobra.Command) {
 }
 
 // Programs finds the programs of the cluster, and fetches them if the flags say so or a release has
-// them. It reports a download to log. The error is of [programs.Flags.Dir].
+// them. It reports a download to log. The error is of [programs.Flags.Dir], or of
+// [localcluster.CheckControlPlane] for the version of --kubernetes.
 func (f *Flags) Programs(ctx context.Context, log io.Writer) error {
 	own, err := localcluster.BinDir()
 	if err != nil {
 		return err
 	}
-	f.Cluster.BinDir, err = f.programs.Dir(ctx, own, log)
-	return err
+	if f.Cluster.BinDir, err = f.programs.Dir(ctx, own, log); err != nil {
+		return err
+	}
+	return localcluster.CheckControlPlane(f.Cluster.BinDir, f.Cluster.Kubernetes)
 }
 
 // Complete adds the values of the fleet's file, finds the cluster's folder if no flag names it,

@@ -132,15 +132,26 @@ func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	c.operated = operated(deployments)
+	hasFlux := len(FlagStates(deployments)) > 0
+	aboutFlux := func(check func(context.Context) ([]Result, error)) func(context.Context) ([]Result, error) {
+		return func(ctx context.Context) ([]Result, error) {
+			found, err := check(ctx)
+			if hasFlux {
+				return found, err
+			}
+			// Without Flux, a row that holds means nothing; a wrong row may be about what is left of it.
+			return slices.DeleteFunc(found, func(r Result) bool { return r.OK }), err
+		}
+	}
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.operator, c.rights, c.tenantRights, c.network, c.installed, c.defaults, c.posture, c.images, c.manager, c.hosts} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.operator, aboutFlux(c.rights), aboutFlux(c.tenantRights), aboutFlux(c.network), c.installed, c.defaults, c.posture, c.images, c.manager, c.hosts} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
 		}
 		results = append(results, found...)
 	}
-	if len(FlagStates(deployments)) > 0 {
+	if hasFlux {
 		return results, nil
 	}
 	for i := range results {

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 )
 
@@ -62,5 +66,39 @@ func TestKubernetesVersion(t *testing.T) {
 		if got.OK != tc.ok || !strings.Contains(got.Message, tc.want) || tc.want == "" && got.Message != tc.served {
 			t.Errorf("%s: got %+v", tc.reason, got)
 		}
+	}
+}
+
+// TestCheckWithoutFlux checks that a cluster without Flux has no row that holds only because there is no
+// Flux, and keeps the rows about what is left of it.
+func TestCheckWithoutFlux(t *testing.T) {
+	t.Parallel()
+	rows := func(objects ...client.Object) map[string]bool {
+		c := Cluster{
+			Client: fake.NewClientBuilder().WithObjects(objects...).Build(), Namespace: "flux-system",
+			Discovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}},
+		}
+		results, err := c.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for _, r := range results {
+			found[r.Name] = r.OK
+		}
+		return found
+	}
+	found := rows()
+	if ok, listed := found["flags"]; ok || !listed {
+		t.Errorf("no row says that there is no Flux: got %v", found)
+	}
+	for _, name := range []string{"rights of Flux", "rights of tenants", "artifacts"} {
+		if _, listed := found[name]; listed {
+			t.Errorf("there is a row %q: got %v", name, found)
+		}
+	}
+	left := parsed(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: crd-controller}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: crd-controller}}")
+	if ok, listed := rows(left)["rights of Flux"]; ok || !listed {
+		t.Error("no row names the binding that is left of Flux")
 	}
 }

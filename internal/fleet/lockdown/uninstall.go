@@ -84,6 +84,19 @@ func (c Cluster) Installation(ctx context.Context) (*Installation, error) {
 		found.Objects = append(found.Objects, is)
 		found.Manager = found.Manager || is.GetKind() == "Deployment" && is.GetName() == managerName
 	}
+	if found.Manager {
+		// The manager created it, so that it has no label.
+		lease := &unstructured.Unstructured{}
+		lease.SetGroupVersionKind(schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"})
+		err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, lease)
+		switch {
+		case err == nil:
+			found.Objects = append(found.Objects, lease)
+			slices.SortStableFunc(found.Objects, func(a, b *unstructured.Unstructured) int { return removalRank(a) - removalRank(b) })
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return nil, fmt.Errorf("cannot read the manager's Lease: %w", err)
+		}
+	}
 	held, err := c.held(ctx, found)
 	if err != nil {
 		return nil, err

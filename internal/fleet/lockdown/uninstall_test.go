@@ -66,6 +66,8 @@ func TestInstallation(t *testing.T) {
 		return true
 	}, heldTenant,
 		"{apiVersion: v1, kind: Namespace, metadata: {name: team-apps, labels: {tenure.dev/tenant: team}}}",
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: tenure-manager, namespace: flux-system}}",
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: other, namespace: flux-system}}",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}",
 		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: kustomize-controller, namespace: flux-system, labels: {app.kubernetes.io/name: tenure}}}")
 	found, err := c.Installation(t.Context())
@@ -79,12 +81,12 @@ func TestInstallation(t *testing.T) {
 	if slices.Contains(names, "Service flux-system/tenure-proxy") {
 		t.Error("a Service without Tenure's label is part of the installation")
 	}
-	for _, part := range []string{"MutatingAdmissionPolicy tenure-defaults", "MutatingAdmissionPolicyBinding tenure-defaults"} {
+	for _, part := range []string{"MutatingAdmissionPolicy tenure-defaults", "MutatingAdmissionPolicyBinding tenure-defaults", "Lease flux-system/tenure-manager"} {
 		if !slices.Contains(names, part) {
 			t.Errorf("%s would not be deleted", part)
 		}
 	}
-	for _, kept := range []string{"CustomResourceDefinition", "TenancyProfile", "Tenant ", "Namespace", "ServiceAccount flux-system/kustomize"} {
+	for _, kept := range []string{"CustomResourceDefinition", "TenancyProfile", "Tenant ", "Namespace", "ServiceAccount flux-system/kustomize", "Lease flux-system/other"} {
 		if i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, kept) }); i >= 0 {
 			t.Errorf("%s would be deleted", names[i])
 		}
