@@ -49,7 +49,7 @@ func (r bootstrapped) bootstrapBy(provider string, args ...string) *session {
 	cmd := command(r.t, r.t.TempDir(), append([]string{"bootstrap", provider, "--kubeconfig", r.Kubeconfig, "--path", "clusters/staging"},
 		slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
 	cmd.Path = r.program
-	cmd.Env = append(cmd.Env, r.Network.Env(nil)...)
+	cmd.Env = append(cmd.Env, r.Network.Env(nil, "")...)
 	cmd.Env = append(cmd.Env, "GIT_PASSWORD=", "SSH_AUTH_SOCK=", "HOME="+r.t.TempDir())
 	cmd.Env = append(cmd.Env, slices.DeleteFunc(slices.Clone(args), func(s string) bool { return !isVariable(s) })...)
 	return launch(r.t, cmd)
@@ -57,7 +57,7 @@ func (r bootstrapped) bootstrapBy(provider string, args ...string) *session {
 
 // authority returns the file with the authority of the cluster's network.
 func (r run) authority() string {
-	for _, variable := range r.Network.Env(nil) {
+	for _, variable := range r.Network.Env(nil, "") {
 		if file, ok := strings.CutPrefix(variable, "SSL_CERT_FILE="); ok {
 			return file
 		}

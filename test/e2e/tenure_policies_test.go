@@ -149,7 +149,7 @@ spec:
 // tenureFleet returns a copy of the example with Tenure's policies and role in place of its
 // own.
 func tenureFleet(t *testing.T) example {
-	// fewHosts takes the way to other hosts from kustomize-controller, as the lockdown does.
+	// fewHosts takes the way to other hosts from kustomize-controller, and adds the artifact proxy, as the lockdown does.
 	const fewHosts = `  - target: {kind: Deployment, name: kustomize-controller}
     patch: |
       apiVersion: apps/v1
@@ -161,9 +161,17 @@ func tenureFleet(t *testing.T) example {
             containers:
               - name: manager
                 env:
-                  - {name: HTTP_PROXY, value: "http://127.0.0.1:9"}
+                  - {name: HTTP_PROXY, value: "http://127.0.0.1:9080"}
                   - {name: HTTPS_PROXY, value: "http://127.0.0.1:9"}
-                  - {name: NO_PROXY, value: ".flux-system.svc.cluster.local.,.flux-system.svc"}
+                  - {name: NO_PROXY, value: "notification-controller.flux-system.svc.cluster.local."}
+  - target: {kind: Deployment, name: kustomize-controller}
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/-
+        value:
+          name: artifact-proxy
+          image: registry.example.com/tenure-server:v1
+          args: [artifact-proxy, --server=source-controller.flux-system.svc.cluster.local]
 `
 	t.Helper()
 	e := copyExample(t)
