@@ -139,7 +139,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.proxyHosts, proxyHostFlag, nil, "`NAME` by which people reach the proxy from outside, for its certificate; repeatable; an empty NAME removes all names (default: the fleet's)")
 	flags.StringArrayVar(&o.egressHosts, egressFlag, nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable; an empty HOST removes all (default: the fleet's)")
-	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
+	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
 	flags.StringVar(&o.author.Name, "author-name", "Flux", "author of the commit")

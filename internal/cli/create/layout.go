@@ -42,7 +42,7 @@ keeps existing files. Run it again to add a cluster.`,
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	flags.StringArrayVar(&f.Profile.Allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
-	flags.StringVar(&f.Profile.ManagerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
+	flags.StringVar(&f.Profile.ManagerImage, "manager-image", "", "image of tenure-server, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	confirm.Add(cmd)
 	return cmd
 }

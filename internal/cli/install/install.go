@@ -86,7 +86,7 @@ The manifests of --defaults and --shard need 1.36.`,
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringArrayVar(&shards, "shard", nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable")
 	flags.StringArrayVar(&egressHosts, "egress-host", nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable")
-	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
+	flags.StringVar(&image, "manager-image", "", "image of tenure-server, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
 	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	return cmd
