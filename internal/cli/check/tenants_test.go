@@ -3,12 +3,14 @@ package check
 import (
 	"bytes"
 	"context"
+	appsv1 "k8s.io/api/apps/v1"
 	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	discoveryfake "k8s.io/client-go/discovery/fake"
@@ -22,7 +24,8 @@ import (
 // gets the results, and a note about the missing ones.
 func TestFewerRights(t *testing.T) {
 	t.Parallel()
-	kube := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	kustomize := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "kustomize-controller", Namespace: "flux-system"}}
+	kube := fake.NewClientBuilder().WithObjects(kustomize).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if kind := list.GetObjectKind().GroupVersionKind(); strings.HasPrefix(kind.Kind, "Kustomization") {
 				return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: "kustomizations"}, "", nil)
