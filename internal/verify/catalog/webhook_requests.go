@@ -23,7 +23,7 @@ func (w webhookDoubt) asked(a Attack, e *Scenario, sent []sentRequest) bool {
 		return true
 	}
 	writes := slices.DeleteFunc(slices.Clone(sent), func(s sentRequest) bool {
-		return s.method == http.MethodGet || !s.accepted() || s.isAuthorizationReview()
+		return s.reads() || !s.accepted() || s.isAuthorizationReview()
 	})
 	return len(writes) == 0 || slices.ContainsFunc(writes, func(s sentRequest) bool {
 		sets, known := s.labels()
@@ -40,6 +40,13 @@ func (w webhookDoubt) selectsNamespaceOf(s sentRequest, e *Scenario) bool {
 	}
 	i := slices.IndexFunc(e.namespaces, func(ns corev1.Namespace) bool { return ns.Name == info.Namespace })
 	return i < 0 || !slices.ContainsFunc(w.namespaces, func(s *metav1.LabelSelector) bool { return s != nil && !selects(s, e.namespaces[i].Labels) })
+}
+
+// reads reports whether a request only reads. The API server asks webhooks about connections, such as those to Pods, whose
+// paths are those of subresources.
+func (s *sentRequest) reads() bool {
+	info, err := requestInfos.NewRequestInfo(&http.Request{Method: s.method, URL: &s.url})
+	return s.method == http.MethodGet && err == nil && info.Subresource == ""
 }
 
 // keepAnswer reads the object in the answer to an accepted request that writes, and leaves the answer as it was.

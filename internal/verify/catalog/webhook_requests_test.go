@@ -60,6 +60,8 @@ func TestWebhookSelectors(t *testing.T) {
 		{"a deletion", opted, nil, Attack{Via: API}, []sentRequest{acceptedWrite(http.MethodDelete, own, nil, "")}, true},
 		{"a subresource", opted, nil, Attack{Via: API}, []sentRequest{acceptedWrite(http.MethodPost, own+"/eviction", nil, "{}")}, true},
 		{"only reads", opted, nil, Attack{Via: API}, []sentRequest{acceptedWrite(http.MethodGet, own, nil, "")}, true},
+		{"a connection to a Pod", opted, nil, Attack{Via: API}, []sentRequest{plain, acceptedWrite(http.MethodGet, own+"/proxy", nil, "")}, true},
+		{"a read beside a write", opted, nil, Attack{Via: API}, []sentRequest{plain, acceptedWrite(http.MethodGet, own, nil, "")}, false},
 		{"an attack that waits for Flux", opted, nil, Attack{Via: API, Deep: true}, []sentRequest{plain}, true},
 		{"an attack by a commit", opted, nil, Attack{Via: Git}, []sentRequest{plain}, true},
 		{"a condition that is false", nil, []string{"request.namespace == 'other'"}, Attack{Via: API}, []sentRequest{plain}, false},
