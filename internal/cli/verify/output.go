@@ -114,7 +114,8 @@ func (o outputs) write(r report, streams ui.IO, all bool) error {
 }
 
 // writeFile writes a report. It removes an incomplete file, for example if the disk is full, since readers could
-// take it for a report.
+// take it for a report. It empties an incomplete file behind a link, which may be the output of the command, as that of
+// /dev/stdout.
 func writeFile(name string, content io.Reader) error {
 	file, err := os.Create(name)
 	if err != nil {
@@ -126,7 +127,10 @@ func writeFile(name string, content io.Reader) error {
 	}
 	// The name may also be that of a device.
 	if info, errStat := os.Lstat(name); errStat == nil && info.Mode().IsRegular() {
-		err = errors.Join(err, os.Remove(name))
+		return errors.Join(err, os.Remove(name))
+	}
+	if info, errStat := os.Stat(name); errStat == nil && info.Mode().IsRegular() {
+		return errors.Join(err, os.Truncate(name, 0))
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,19 @@ func TestWriteFile(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an incomplete report remains: %v", err)
+	}
+	target, link := filepath.Join(t.TempDir(), "target.json"), filepath.Join(t.TempDir(), "link.json")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(link, io.MultiReader(strings.NewReader("{"), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("the error is %v, want %v", err, broken)
+	}
+	if got, err := os.ReadFile(target); err != nil || len(got) > 0 {
+		t.Errorf("an incomplete report remains behind a link: %q, %v", got, err)
+	}
+	if _, err := os.Lstat(link); err != nil {
+		t.Errorf("the link is gone: %v", err)
 	}
 	if err := writeFile(os.DevNull, iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("the error is %v, want %v", err, broken)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -173,23 +175,25 @@ func (e *Scenario) alteredInCluster(ctx context.Context, canary, applied, own *u
 // differences returns the fields of an object that have other values in the answer of the API server, and the fields that
 // the answer lacks. An account in an object of Flux that names none is a changed field.
 func differences(sent, got *unstructured.Unstructured) (changed, removed []string) {
-	compare := func(path string, want, have any) {
-		c, r := fieldDifferences(path, want, have)
+	compare := func(path string, want, typed, have any) {
+		c, r := fieldDifferences(path, want, typed, have)
 		changed, removed = append(changed, c...), append(removed, r...)
 	}
+	typed := asTyped(sent)
 	for key, value := range sent.Object {
 		switch key {
 		case "apiVersion", "kind", "status", "stringData":
 		case "metadata":
 			fields, _ := value.(map[string]any)
+			inTyped, _ := typed[key].(map[string]any)
 			have, _ := got.Object[key].(map[string]any)
 			for _, field := range []string{"labels", "annotations", "finalizers"} {
 				if want, given := fields[field]; given {
-					compare("metadata."+field, want, have[field])
+					compare("metadata."+field, want, inTyped[field], have[field])
 				}
 			}
 		default:
-			compare(key, value, got.Object[key])
+			compare(key, value, typed[key], got.Object[key])
 		}
 	}
 	if kind := flux.Kind(sent.GetKind()); kind == flux.Kustomization || kind == flux.HelmRelease {
@@ -204,11 +208,28 @@ func differences(sent, got *unstructured.Unstructured) (changed, removed []strin
 	return changed, removed
 }
 
+// asTyped returns the fields of an object of Kubernetes as its type has them: without the empty values that mean the same
+// as missing ones, such as an empty string in a field that is no pointer. Of other objects it returns the metadata.
+func asTyped(u *unstructured.Unstructured) map[string]any {
+	o, err := scheme.Scheme.New(u.GroupVersionKind())
+	if err != nil {
+		o = &metav1.PartialObjectMetadata{}
+	}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o) != nil {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil
+	}
+	return fields
+}
+
 // fieldDifferences compares a value with the value in the answer, which may have further fields and further elements of
-// lists, and may have lost empty values.
-func fieldDifferences(path string, want, have any) (changed, removed []string) {
+// lists, and may lack empty values that typed, the value of [asTyped], lacks too.
+func fieldDifferences(path string, want, typed, have any) (changed, removed []string) {
 	if have == nil {
-		if isEmpty(want) {
+		if typed == nil && isEmpty(want) {
 			return nil, nil
 		}
 		return nil, []string{path}
@@ -219,8 +240,9 @@ func fieldDifferences(path string, want, have any) (changed, removed []string) {
 		if !ok {
 			return []string{path}, nil
 		}
+		inTyped, _ := typed.(map[string]any)
 		for key, value := range want {
-			c, r := fieldDifferences(path+"."+key, value, fields[key])
+			c, r := fieldDifferences(path+"."+key, value, inTyped[key], fields[key])
 			changed, removed = append(changed, c...), append(removed, r...)
 		}
 		return changed, removed
@@ -229,9 +251,14 @@ func fieldDifferences(path string, want, have any) (changed, removed []string) {
 		if !ok {
 			return []string{path}, nil
 		}
-		for _, value := range want {
+		inTyped, _ := typed.([]any)
+		for i, value := range want {
+			var of any
+			if i < len(inTyped) {
+				of = inTyped[i]
+			}
 			if !slices.ContainsFunc(elements, func(element any) bool {
-				c, r := fieldDifferences("", value, element)
+				c, r := fieldDifferences("", value, of, element)
 				return len(c)+len(r) == 0
 			}) {
 				return []string{path}, nil

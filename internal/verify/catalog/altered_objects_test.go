@@ -3,9 +3,12 @@ package catalog
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -161,6 +164,92 @@ func TestDifferences(t *testing.T) {
 	if diff := cmp.Diff([][]string{{"spec.value"}, {"spec.gone"}}, [][]string{changed, removed}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// An empty value may be what an attack is about where Kubernetes distinguishes it from a missing one: in labels and
+// annotations, and in fields that are pointers in the type of the kind.
+func TestEmptyValues(t *testing.T) {
+	t.Parallel()
+	pod := func(spec map[string]any) *unstructured.Unstructured {
+		return object("v1", "Pod", "team", "x", map[string]any{"spec": spec})
+	}
+	antiAffinity := func(term map[string]any) *unstructured.Unstructured {
+		return pod(map[string]any{"affinity": map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{term}}}})
+	}
+	claim := func(spec map[string]any) *unstructured.Unstructured {
+		return object("v1", "PersistentVolumeClaim", "team", "x", map[string]any{"spec": spec})
+	}
+	config := func(labels, annotations map[string]any) *unstructured.Unstructured {
+		u := object("v1", "ConfigMap", "team", "x", nil)
+		u.Object["metadata"] = map[string]any{"name": "x", "labels": labels, "annotations": annotations}
+		return u
+	}
+	custom := func(spec map[string]any) *unstructured.Unstructured {
+		return object("example.com/v1", "Thing", "team", "x", map[string]any{"spec": spec})
+	}
+	for _, tc := range []struct {
+		reason    string
+		sent, got *unstructured.Unstructured
+		want      []string
+	}{
+		{"an annotation", config(nil, map[string]any{"sync": "", "a": "b"}), config(nil, map[string]any{"a": "b"}), []string{"metadata.annotations.sync"}},
+		{"the only annotation", config(nil, map[string]any{"sync": ""}), object("v1", "ConfigMap", "team", "x", nil), []string{"metadata.annotations"}},
+		{"a label", config(map[string]any{"role": ""}, nil), object("v1", "ConfigMap", "team", "x", nil), []string{"metadata.labels"}},
+		{"no labels", config(map[string]any{}, nil), object("v1", "ConfigMap", "team", "x", nil), nil},
+		{"a label of a custom resource", func() *unstructured.Unstructured {
+			u := custom(nil)
+			u.SetLabels(map[string]string{"role": ""})
+			return u
+		}(), custom(nil), []string{"metadata.labels"}},
+		{"a pointer to a string", claim(map[string]any{"storageClassName": ""}), claim(map[string]any{}), []string{"spec.storageClassName"}},
+		{"a string that the type drops", claim(map[string]any{"volumeName": ""}), claim(map[string]any{}), nil},
+		{"a pointer to a selector, in a list", antiAffinity(map[string]any{"topologyKey": "zone", "namespaceSelector": map[string]any{}}), antiAffinity(map[string]any{"topologyKey": "zone"}), []string{"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"}},
+		{"a selector that the type drops", pod(map[string]any{"nodeSelector": map[string]any{}, "hostNetwork": false}), pod(map[string]any{}), nil},
+		{"a volume without settings", pod(map[string]any{"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{"medium": ""}}}}), pod(map[string]any{"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}}}}), nil},
+		{"a field of a custom resource, which its controller reads like a missing one", custom(map[string]any{"serviceAccountName": ""}), custom(map[string]any{}), nil},
+	} {
+		changed, removed := differences(tc.sent, tc.got)
+		got := append(changed, removed...)
+		slices.Sort(got)
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// A policy that removes the annotation by which a controller copies an object stops the attack, also if its value is empty.
+func TestRemovedAnnotations(t *testing.T) {
+	t.Parallel()
+	removes := func(o client.Object) {
+		kept := map[string]string{}
+		for key, value := range o.GetAnnotations() {
+			if strings.HasPrefix(key, "tenure.dev/") {
+				kept[key] = value
+			}
+		}
+		o.SetAnnotations(kept)
+	}
+	e := newFakeEnv(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			removes(o)
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			removes(o)
+			return nil
+		},
+	})
+	e.inFull, e.mutates = true, true
+	for _, a := range Catalogue() {
+		if a.Key() != "W16-api" {
+			continue
+		}
+		if f := a.Run(t.Context(), e); f.Outcome != Stopped {
+			t.Errorf("got %+v, want %s", f, Stopped)
+		}
+		return
+	}
+	t.Fatal("the catalogue has no W16-api")
 }
 
 func TestAboutAttack(t *testing.T) {

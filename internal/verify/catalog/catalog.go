@@ -145,6 +145,8 @@ type Finding struct {
 	// Further are the rights of the identity that got through which the tenant's account lacks; nil if this
 	// identity is the account or an owner.
 	Further []discovery.Right
+	// Sent are the requests of the attack to the API server, until its end.
+	Sent []sentRequest
 }
 
 // denied returns a rule of [Fix.Denied].

@@ -39,6 +39,8 @@ type identity struct {
 	name   string
 	user   string
 	groups []string
+	// controller is set for a controller of Kubernetes that acts for the tenant.
+	controller bool
 }
 
 // asIdentity returns a client that impersonates an identity. All checks of the API server
@@ -196,7 +198,7 @@ func (a Attack) inEachOf(scenarios []*Scenario) []*Scenario {
 func (a Attack) run(ctx context.Context, e *Scenario) Finding {
 	ctx, recorder := recorded(ctx)
 	f := a.byItsControls(a.Run(withAttack(ctx, a), e))
-	f.Repeat = recorder.repeat(f, e.who)
+	f.Repeat, f.Sent = recorder.repeat(f, e.who), recorder.all
 	if a.Files != nil && e.Repository != nil && (f.Outcome == Stopped || f.Outcome == GotThrough) {
 		f.Repeat = strings.TrimSpace(e.commits(a) + "\n" + f.Repeat)
 	}

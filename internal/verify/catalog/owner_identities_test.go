@@ -47,8 +47,8 @@ func TestPrepareOwners(t *testing.T) {
 		got = append(got, owner.who)
 	}
 	want := []identity{
-		{"User ann", "ann", []string{"system:authenticated"}},
-		{"Group devs", "tenure-attack-member", []string{"devs", "system:authenticated"}},
+		{name: "User ann", user: "ann", groups: []string{"system:authenticated"}},
+		{name: "Group devs", user: "tenure-attack-member", groups: []string{"devs", "system:authenticated"}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(identity{})); diff != "" {
 		t.Errorf("who attacks (-want +got):\n%s", diff)

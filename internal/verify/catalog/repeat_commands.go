@@ -33,6 +33,8 @@ type sentRequest struct {
 	body                []byte
 	// status is the code of the answer; 0 if there was none.
 	status int
+	// answer is the object in the answer to an accepted request that writes; nil if it is not known.
+	answer []byte
 }
 
 // recorder keeps the requests of one attack. It is safe for concurrent use.
@@ -80,6 +82,7 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	answer, err := t.next.RoundTrip(r)
 	if answer != nil {
 		s.status = answer.StatusCode
+		s.keepAnswer(answer)
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -99,7 +102,7 @@ func (r *recorder) repeat(f Finding, who identity) string {
 		s := &r.all[i]
 		reads, accepted := s.method == http.MethodGet, s.accepted()
 		switch {
-		case s.isAuthorizationReview():
+		case s.isAuthorizationReview() || s.who.controller:
 		case f.Outcome == GotThrough && accepted && (chosen == nil || !reads || chosen.method == http.MethodGet):
 			chosen = s
 		case f.Outcome == Stopped && s.refused() && (chosen == nil || !chosen.refused()):

@@ -230,6 +230,7 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 		return
 	}
 	r.Took = time.Since(began)
+	r.Finding.Sent = nil // up to some megabytes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.results[at] = &r
@@ -270,7 +271,7 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 // a dry run if a policy looks at whether its request is one.
 func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 	for _, p := range e.dryRunPolicies {
-		if !a.Deep && a.Via != Proxy && p.concerns(a) && p.inReachOf(a, e) {
+		if !a.Deep && a.Via != Proxy && p.concerns(a) && p.inReachOf(a, e) && p.asked(a, e, f.Sent) {
 			doubtful := notProven(fmt.Sprintf("%s, in a dry run, but %s looks at whether a request is a dry run", f.Evidence, p.name))
 			doubtful.InFull, doubtful.Further = f.InFull, f.Further
 			return doubtful
@@ -278,7 +279,7 @@ func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 	}
 	doubts := slices.Clone(e.doubts)
 	for _, w := range e.webhookDoubts {
-		if w.concerns(a) && w.inReachOf(a, e) {
+		if w.concerns(a) && w.inReachOf(a, e) && w.asked(a, e, f.Sent) {
 			doubts = append(doubts, w.name)
 		}
 	}

@@ -83,6 +83,10 @@ type webhookDoubt struct {
 	rules []admissionv1.RuleWithOperations
 	// namespaces select the namespaces of its requests, if all of them select one; nil selects every namespace.
 	namespaces []*metav1.LabelSelector
+	// objects selects the objects of its requests; nil selects every object.
+	objects *metav1.LabelSelector
+	// conditions are expressions that are all true for its requests.
+	conditions []string
 }
 
 // concerns reports whether the API server asks the webhook about an object of a kind that the attack tries. Rules name
@@ -135,7 +139,7 @@ func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, e
 		return nil, err
 	}
 	var all []webhookDoubt
-	add := func(name string, spec any, match, of *admissionv1.MatchResources) {
+	add := func(name string, spec any, conditions []admissionv1.MatchCondition, match, of *admissionv1.MatchResources) {
 		text, err := json.Marshal(spec)
 		if err != nil || !aboutDryRun.Match(text) {
 			return
@@ -146,7 +150,11 @@ func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, e
 				w.namespaces = append(w.namespaces, m.NamespaceSelector)
 			}
 		}
+		for _, c := range conditions {
+			w.conditions = append(w.conditions, c.Expression)
+		}
 		if match != nil {
+			w.objects = match.ObjectSelector
 			for _, r := range match.ResourceRules {
 				w.rules = append(w.rules, r.RuleWithOperations)
 			}
@@ -156,14 +164,14 @@ func dryRunPolicies(ctx context.Context, admin client.Reader) ([]webhookDoubt, e
 	for _, b := range read.bindings.Items {
 		for _, p := range read.policies.Items {
 			if p.Name == b.Spec.PolicyName && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
+				add(p.Name, p.Spec, p.Spec.MatchConditions, p.Spec.MatchConstraints, b.Spec.MatchResources)
 			}
 		}
 	}
 	for _, b := range read.mutationBindings.Items {
 		for _, p := range read.mutations.Items {
 			if p.Name == b.Spec.PolicyName {
-				add(p.Name, p.Spec, p.Spec.MatchConstraints, b.Spec.MatchResources)
+				add(p.Name, p.Spec, p.Spec.MatchConditions, p.Spec.MatchConstraints, b.Spec.MatchResources)
 			}
 		}
 	}
@@ -204,7 +212,7 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt
 		return nil, err
 	}
 	var doubts []webhookDoubt
-	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType, namespaces *metav1.LabelSelector, rules []admissionv1.RuleWithOperations) {
+	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType, of webhookDoubt, conditions []admissionv1.MatchCondition) {
 		reason := "its controller is simulated"
 		switch {
 		case config.URL != nil:
@@ -217,17 +225,21 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]webhookDoubt
 			return
 		}
 		if policy != nil && *policy == admissionv1.Ignore {
-			doubts = append(doubts, webhookDoubt{name: fmt.Sprintf("webhook %s (%s)", name, reason), rules: rules, namespaces: []*metav1.LabelSelector{namespaces}})
+			of.name = fmt.Sprintf("webhook %s (%s)", name, reason)
+			for _, c := range conditions {
+				of.conditions = append(of.conditions, c.Expression)
+			}
+			doubts = append(doubts, of)
 		}
 	}
 	for _, configuration := range validating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.NamespaceSelector, hook.Rules)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, webhookDoubt{rules: hook.Rules, namespaces: []*metav1.LabelSelector{hook.NamespaceSelector}, objects: hook.ObjectSelector}, hook.MatchConditions)
 		}
 	}
 	for _, configuration := range mutating.Items {
 		for _, hook := range configuration.Webhooks {
-			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, hook.NamespaceSelector, hook.Rules)
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy, webhookDoubt{rules: hook.Rules, namespaces: []*metav1.LabelSelector{hook.NamespaceSelector}, objects: hook.ObjectSelector}, hook.MatchConditions)
 		}
 	}
 	return doubts, nil

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -150,7 +151,7 @@ func TestWebhookNamespaces(t *testing.T) {
 		{"labels of namespaces, which the attack changes", []string{"Namespace/status"}, of("nobody"), true},
 		{"any kind", []string{"*"}, of("nobody"), true},
 	} {
-		e.webhookDoubts = []webhookDoubt{{"webhook w", []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: []string{"*/*"}}}}, []*metav1.LabelSelector{tc.selector}}}
+		e.webhookDoubts = []webhookDoubt{{name: "webhook w", rules: []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{Resources: []string{"*/*"}}}}, namespaces: []*metav1.LabelSelector{tc.selector}}}
 		f := e.withDoubts(Attack{Via: API, Kinds: tc.kinds, Controls: []string{"policy"}}, gotThrough("it could"))
 		if got := f.Outcome == NotProven; got != tc.want {
 			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
@@ -198,6 +199,9 @@ func TestDryRunPolicies(t *testing.T) {
 		{"an attack without a dry run", deep, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, false},
 		{"another kind", Attack{Via: API, Kinds: []string{"Secret"}}, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, false},
 		{"a policy that only reports", configs, []client.Object{policy("!request.dryRun"), binding(admissionv1.Audit, "team")}, false},
+		{"a policy for another tenant, and an attack with any kind", Attack{Via: API, Kinds: []string{"*"}}, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "other")}, false},
+		{"an attack with any kind", Attack{Via: API, Kinds: []string{"*"}}, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "team")}, true},
+		{"a condition that is false", configs, []client.Object{policy("!request.dryRun && request.namespace == 'other'"), binding(admissionv1.Deny, "team")}, false},
 		{"a policy for another tenant", configs, []client.Object{policy("!request.dryRun"), binding(admissionv1.Deny, "other")}, false},
 		{"another field of the request", configs, []client.Object{policy("request.name != 'dryRun'"), binding(admissionv1.Deny, "team")}, false},
 		{"a policy that changes objects", configs, []client.Object{mutation("request.dryRun"), mutates}, true},
@@ -213,9 +217,10 @@ func TestDryRunPolicies(t *testing.T) {
 		if e.dryRunPolicies, err = dryRunPolicies(t.Context(), e.Admin); err != nil {
 			t.Fatal(err)
 		}
-		f := e.withDoubts(tc.attack, gotThrough("it could"))
-		if got := f.Outcome == NotProven; got != tc.want {
-			t.Errorf("%s: got %+v, want a doubt: %t", tc.reason, f, tc.want)
+		f := gotThrough("it could")
+		f.Sent = []sentRequest{acceptedWrite(http.MethodPost, "/api/v1/namespaces/team/configmaps", nil, "{}")}
+		if got := e.withDoubts(tc.attack, f).Outcome == NotProven; got != tc.want {
+			t.Errorf("%s: a doubt: %t, want %t", tc.reason, got, tc.want)
 		}
 	}
 }

@@ -192,9 +192,7 @@ func newControllers(config *rest.Config) (map[string]client.Client, error) {
 	clients := map[string]client.Client{}
 	for _, w := range workloads {
 		account := discovery.Account{Namespace: metav1.NamespaceSystem, Name: w.controller}
-		config := rest.CopyConfig(config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: account.User(), Groups: account.Groups()}
-		c, err := newClient(config)
+		c, err := asIdentity(config, identity{user: account.User(), groups: account.Groups(), controller: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot act as %s: %w", account, err)
 		}
