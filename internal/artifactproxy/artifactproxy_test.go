@@ -58,6 +58,7 @@ func TestArtifacts(t *testing.T) {
 		"/gitrepository/dev-team/apps/" + commit + ".tar.gz?a=b":              403,
 		"/gitrepository/dev-team/../ops/" + commit + ".tar.gz":                403,
 		"/gitrepository/dev-team/%2e%2e/" + commit + ".tar.gz":                403,
+		"/gitrepository/dev-team/ap%70s/" + commit + ".tar.gz":                403,
 		"/gitrepository/dev-team%2fapps/x/" + commit + ".tar.gz":              403,
 		"/gitrepository/dev-team/apps/" + commit[:39] + "%67.tar.gz":          403,
 		"//gitrepository/dev-team/apps/" + commit + ".tar.gz":                 403,
