@@ -244,3 +244,36 @@ func FuzzRefusal(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkArtifact fetches an artifact of 10 MiB, directly and through the proxy.
+func BenchmarkArtifact(b *testing.B) {
+	artifact := make([]byte, 10<<20)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(artifact) }))
+	b.Cleanup(backend.Close)
+	handler, err := New([]string{strings.TrimPrefix(backend.URL, "http://")}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	front := httptest.NewServer(handler)
+	b.Cleanup(front.Close)
+	address, err := url.Parse(front.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, proxy := range map[string]func(*http.Request) (*url.URL, error){"direct": nil, "proxied": http.ProxyURL(address)} {
+		b.Run(name, func(b *testing.B) {
+			client := &http.Client{Transport: &http.Transport{Proxy: proxy}}
+			b.SetBytes(int64(len(artifact)))
+			for b.Loop() {
+				response, err := client.Get(backend.URL + "/gitrepository/a/b/" + commit + ".tar.gz")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, response.Body); err != nil || n != int64(len(artifact)) {
+					b.Fatal(n, err)
+				}
+				_ = response.Body.Close()
+			}
+		})
+	}
+}
