@@ -2,9 +2,9 @@
 //
 // A kustomization.yaml may name files by their URLs, and kustomize-controller fetches them. It has to
 // reach source-controller, which serves the artifacts of all tenants without authentication: with lists of
-// folders, and with names such as latest.tar.gz. The proxy runs in the Pod of kustomize-controller, and passes on
-// requests for an artifact alone, by the digest or commit in its name. Only who may read the source, or its
-// status, knows that name. It refuses everything else.
+// folders, and with names such as latest.tar.gz. The proxy runs in the Pod of kustomize-controller. It passes on a
+// request that names an artifact by its commit or digest, and refuses all others: a tenant who may not read
+// a source or its status does not know this name.
 package artifactproxy
 
 import (
@@ -21,6 +21,10 @@ import (
 	"time"
 )
 
+// Refused is the status code of refusals (RFC 9110, 15.5.20: Misdirected Request). A tenant sees only this
+// code in the status of a Kustomization, so it is not the one that other servers and proxies refuse with.
+const Refused = http.StatusMisdirectedRequest
+
 // DefaultListen is the default address of the proxy. No other Pod can reach it.
 const DefaultListen = "127.0.0.1:9080"
 
@@ -31,8 +35,8 @@ const DefaultListen = "127.0.0.1:9080"
 var artifactPath = regexp.MustCompile(`^/(gitrepository|ocirepository|bucket|externalartifact)/[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*/[0-9a-f]{40,128}\.tar\.gz$`)
 
 const (
-	// headerPatience limits the time in which a client sends the header of a request, and a server that of its
-	// answer.
+	// headerPatience is the maximum time until a client has sent the header of a request, and until a server has
+	// sent the header of its answer.
 	headerPatience = 30 * time.Second
 	// stopPatience limits the time that open requests may take after the context ends.
 	stopPatience = 10 * time.Second
@@ -76,7 +80,7 @@ func New(servers []string, log *slog.Logger) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := refusal(r, allowed); why != "" {
 			log.Info("refused a request", "method", r.Method, "url", r.URL.Redacted(), "host", r.Host, "reason", why)
-			http.Error(w, "tenure: "+why, http.StatusForbidden)
+			http.Error(w, "tenure: "+why, Refused)
 			return
 		}
 		forward.ServeHTTP(w, r)

@@ -49,24 +49,24 @@ func TestArtifacts(t *testing.T) {
 		"/bucket/dev-team/my.bucket/" + digest + ".tar.gz":            200,
 		"/externalartifact/dev-team/apps/" + digest + ".tar.gz":       200,
 		"/gitrepository/dev-team/apps/" + digest + digest + ".tar.gz": 200,
-		"": 403, "/": 403, "/gitrepository": 403, "/gitrepository/": 403, "/gitrepository/dev-team/": 403,
-		"/gitrepository/dev-team/apps/":                                       403,
-		"/gitrepository/dev-team/apps/latest.tar.gz":                          403,
-		"/gitrepository/dev-team/apps/" + commit[:12] + ".tar.gz":             403,
-		"/gitrepository/dev-team/apps/" + commit + ".tar.gz.lock":             403,
-		"/gitrepository/dev-team/apps/" + commit + ".tar.gz/":                 403,
-		"/gitrepository/dev-team/apps/" + commit + ".tar.gz?a=b":              403,
-		"/gitrepository/dev-team/../ops/" + commit + ".tar.gz":                403,
-		"/gitrepository/dev-team/%2e%2e/" + commit + ".tar.gz":                403,
-		"/gitrepository/dev-team/ap%70s/" + commit + ".tar.gz":                403,
-		"/gitrepository/dev-team%2fapps/x/" + commit + ".tar.gz":              403,
-		"/gitrepository/dev-team/apps/" + commit[:39] + "%67.tar.gz":          403,
-		"//gitrepository/dev-team/apps/" + commit + ".tar.gz":                 403,
-		"/helmchart/dev-team/apps/apps-1.0.0.tgz":                             403,
-		"/helmchart/dev-team/apps/" + digest + ".tar.gz":                      403,
-		"/helmrepository/dev-team/apps/index-" + digest + ".yaml":             403,
-		"/debug/pprof/profile?seconds=600":                                    403,
-		"/gitrepository/dev-team/apps/" + strings.ToUpper(commit) + ".tar.gz": 403,
+		"": Refused, "/": Refused, "/gitrepository": Refused, "/gitrepository/": Refused, "/gitrepository/dev-team/": Refused,
+		"/gitrepository/dev-team/apps/":                                       Refused,
+		"/gitrepository/dev-team/apps/latest.tar.gz":                          Refused,
+		"/gitrepository/dev-team/apps/" + commit[:12] + ".tar.gz":             Refused,
+		"/gitrepository/dev-team/apps/" + commit + ".tar.gz.lock":             Refused,
+		"/gitrepository/dev-team/apps/" + commit + ".tar.gz/":                 Refused,
+		"/gitrepository/dev-team/apps/" + commit + ".tar.gz?a=b":              Refused,
+		"/gitrepository/dev-team/../ops/" + commit + ".tar.gz":                Refused,
+		"/gitrepository/dev-team/%2e%2e/" + commit + ".tar.gz":                Refused,
+		"/gitrepository/dev-team/ap%70s/" + commit + ".tar.gz":                Refused,
+		"/gitrepository/dev-team%2fapps/x/" + commit + ".tar.gz":              Refused,
+		"/gitrepository/dev-team/apps/" + commit[:39] + "%67.tar.gz":          Refused,
+		"//gitrepository/dev-team/apps/" + commit + ".tar.gz":                 Refused,
+		"/helmchart/dev-team/apps/apps-1.0.0.tgz":                             Refused,
+		"/helmchart/dev-team/apps/" + digest + ".tar.gz":                      Refused,
+		"/helmrepository/dev-team/apps/index-" + digest + ".yaml":             Refused,
+		"/debug/pprof/profile?seconds=600":                                    Refused,
+		"/gitrepository/dev-team/apps/" + strings.ToUpper(commit) + ".tar.gz": Refused,
 	} {
 		response, err := client.Get("http://" + server + path)
 		if err != nil {
@@ -104,7 +104,7 @@ func TestOtherRequests(t *testing.T) {
 			t.Fatal(c, err)
 		}
 		_ = response.Body.Close()
-		if response.StatusCode != http.StatusForbidden {
+		if response.StatusCode != Refused {
 			t.Errorf("%v: %s", c, response.Status)
 		}
 	}

@@ -114,8 +114,8 @@ func (o outputs) write(r report, streams ui.IO, all bool) error {
 }
 
 // writeFile writes a report. It removes an incomplete file, for example if the disk is full, since readers could
-// take it for a report. It empties an incomplete file behind a link, which may be the output of the command, as that of
-// /dev/stdout.
+// take it for a report. It empties an incomplete file behind a link, since the link may lead to the output of the command, as
+// /dev/stdout does.
 func writeFile(name string, content io.Reader) error {
 	file, err := os.Create(name)
 	if err != nil {

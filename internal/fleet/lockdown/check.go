@@ -139,7 +139,7 @@ func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 			if hasFlux {
 				return found, err
 			}
-			// Without Flux, a row that holds means nothing; a wrong row may be about what is left of it.
+			// Without Flux, a row that holds proves nothing. A row that fails may name a binding that an earlier Flux left.
 			return slices.DeleteFunc(found, func(r Result) bool { return r.OK }), err
 		}
 	}

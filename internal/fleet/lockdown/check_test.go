@@ -70,7 +70,7 @@ func TestKubernetesVersion(t *testing.T) {
 }
 
 // TestCheckWithoutFlux checks that a cluster without Flux has no row that holds only because there is no
-// Flux, and keeps the rows about what is left of it.
+// Flux, and keeps the rows that fail, such as those about bindings that an earlier Flux left.
 func TestCheckWithoutFlux(t *testing.T) {
 	t.Parallel()
 	rows := func(objects ...client.Object) map[string]bool {

@@ -83,7 +83,7 @@ type Config struct {
 	// Processes starts the processes.
 	Processes Starter
 	// Env returns the base environment of the process of a container, as NAME=value, from the container's
-	// variables. Nil means none.
+	// variables and the IP address of its Pod. Nil means none.
 	Env func(vars map[string]string, podIP string) []string
 	// OnCrash is called when a program ends with an error, and when it cannot be started for
 	// some time. It may be called from any goroutine; nil ignores crashes.

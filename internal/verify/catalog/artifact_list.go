@@ -37,11 +37,7 @@ func addArtifactList(register func(...Attack)) {
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
-		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
-			f.Control = artifactProxy
-		}
-		return f
+		return e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
 	}
 	register(attack)
 }

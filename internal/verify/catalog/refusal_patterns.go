@@ -55,8 +55,9 @@ var refusals = []struct {
 	// beside it.
 	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
 	{proxyRefusal, constant(noProxyThere)},
-	// kustomize writes this about a file that a kustomization.yaml names by its address.
-	{regexp.MustCompile(`HTTP Error: status code 403 `), constant(artifactProxy)},
+	// kustomize writes this about a file that a kustomization.yaml names by its address. Only the artifact proxy answers
+	// with this code: a server that refuses lists with 403 may still serve what they would name.
+	{regexp.MustCompile(`HTTP Error: status code 421 `), constant(artifactProxy)},
 	{regexp.MustCompile(`fs-security-constraint `), constant("paths kept within the artifact")},
 	{regexp.MustCompile(`cycle detected: candidate root`), constant("detection of cycles")},
 	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},

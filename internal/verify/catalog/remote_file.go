@@ -21,7 +21,7 @@ func addRemoteFile(register func(...Attack)) {
 		Controls:   []string{noProxyThere},
 		References: []string{"flux2 documentation: --no-remote-bases is about bases (fluxcd/website#1406)"},
 		Fix: Fix{
-			Advice: "start kustomize-controller with HTTP_PROXY and HTTPS_PROXY as an address where nothing listens, such as http://127.0.0.1:9, and with Flux's Services, $(KUBERNETES_SERVICE_HOST) and the hosts that it needs in NO_PROXY; `tenure profile multi-tenant` does so",
+			Advice: "start kustomize-controller with HTTPS_PROXY as an address where nothing listens, such as http://127.0.0.1:9, HTTP_PROXY as a proxy that passes artifacts alone (`tenure-server artifact-proxy`), and $(KUBERNETES_SERVICE_HOST), notification-controller and the hosts that it needs in NO_PROXY; `tenure profile multi-tenant` does so",
 		},
 		Deep: true,
 	}

@@ -252,6 +252,8 @@ func TestKustomizeRefusals(t *testing.T) {
 		{"a clone of a remote base", "fs-security-constraint abs /x/tmp/kustomize-123/base: path is not in or below", "flag --no-remote-bases"},
 		{"a file elsewhere, through a proxy where nothing listens", `Get "https://a.example.com/b.yaml": proxyconnect tcp: dial tcp 127.0.0.1:9: connect: connection refused`, noProxyThere},
 		{"the same in the local cluster", `Get "https://a.example.com/b.yaml": nothing listens at the proxy 127.0.0.1:9, which HTTPS_PROXY names: only`, noProxyThere},
+		{"a list of artifacts, through the artifact proxy", `file sources: [content=http://source-controller.flux-system.svc.cluster.local./]: HTTP Error: status code 421 (Misdirected Request)`, artifactProxy},
+		{"a list that another server refuses", `file sources: [content=http://source-controller.flux-system.svc.cluster.local./]: HTTP Error: status code 403 (Forbidden)`, ""},
 		{"git through such a proxy", "fatal: unable to access 'https://a.example.com/b/': Received HTTP code 502 from proxy after CONNECT", noProxyThere},
 		{"a file out of the artifact", "fs-security-constraint read /tmp/canary.yaml: path is not in or below", "paths kept within the artifact"},
 		{"bases that name each other", "cycle detected: candidate root '/a' contains visited root '/a'", "detection of cycles"},
