@@ -30,9 +30,10 @@ const DefaultListen = "127.0.0.1:9080"
 
 // artifactPath matches the path of an artifact: KIND/NAMESPACE/NAME/REVISION.tar.gz, with the kinds that a
 // Kustomization may name as its source, and a revision that nobody can guess: a commit (SHA-1 or SHA-256) or a
-// digest. See https://pkg.go.dev/github.com/fluxcd/pkg/artifact/storage. Charts and indexes have names
+// digest, which has its algorithm before it in the name of an OCIRepository's artifact alone.
+// See https://pkg.go.dev/github.com/fluxcd/pkg/artifact/storage. Charts and indexes have names
 // that can be guessed, and only source-controller and helm-controller read them.
-var artifactPath = regexp.MustCompile(`^/(gitrepository|ocirepository|bucket|externalartifact)/[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*/[0-9a-f]{40,128}\.tar\.gz$`)
+var artifactPath = regexp.MustCompile(`^/(gitrepository|ocirepository|bucket|externalartifact)/[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*/(sha(256|384|512):)?[0-9a-f]{40,128}\.tar\.gz$`)
 
 const (
 	// headerPatience is the maximum time until a client has sent the header of a request, and until a server has

@@ -45,6 +45,7 @@ func TestArtifacts(t *testing.T) {
 	digest := strings.Repeat("ab", 32)
 	for path, want := range map[string]int{
 		"/gitrepository/dev-team/apps/" + commit + ".tar.gz":          200,
+		"/ocirepository/dev-team/apps/sha256:" + digest + ".tar.gz":   200,
 		"/ocirepository/dev-team/apps/" + digest + ".tar.gz":          200,
 		"/bucket/dev-team/my.bucket/" + digest + ".tar.gz":            200,
 		"/externalartifact/dev-team/apps/" + digest + ".tar.gz":       200,
@@ -62,6 +63,9 @@ func TestArtifacts(t *testing.T) {
 		"/gitrepository/dev-team%2fapps/x/" + commit + ".tar.gz":              Refused,
 		"/gitrepository/dev-team/apps/" + commit[:39] + "%67.tar.gz":          Refused,
 		"//gitrepository/dev-team/apps/" + commit + ".tar.gz":                 Refused,
+		"/ocirepository/dev-team/apps/sha256:latest.tar.gz":                   Refused,
+		"/ocirepository/dev-team/apps/sha256:.tar.gz":                         Refused,
+		"/ocirepository/dev-team/apps/sha256%3A" + digest + ".tar.gz":         Refused,
 		"/helmchart/dev-team/apps/apps-1.0.0.tgz":                             Refused,
 		"/helmchart/dev-team/apps/" + digest + ".tar.gz":                      Refused,
 		"/helmrepository/dev-team/apps/index-" + digest + ".yaml":             Refused,
