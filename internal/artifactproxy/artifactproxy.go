@@ -29,11 +29,21 @@ const Refused = http.StatusMisdirectedRequest
 const DefaultListen = "127.0.0.1:9080"
 
 // artifactPath matches the path of an artifact: KIND/NAMESPACE/NAME/REVISION.tar.gz, with the kinds that a
-// Kustomization may name as its source, and a revision that nobody can guess: a commit (SHA-1 or SHA-256) or a
-// digest, which has its algorithm before it in the name of an OCIRepository's artifact alone.
-// See https://pkg.go.dev/github.com/fluxcd/pkg/artifact/storage. Charts and indexes have names
-// that can be guessed, and only source-controller and helm-controller read them.
-var artifactPath = regexp.MustCompile(`^/(gitrepository|ocirepository|bucket|externalartifact)/[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*/(sha(256|384|512):)?[0-9a-f]{40,128}\.tar\.gz$`)
+// Kustomization may name as its source. The revision is the commit (SHA-1 or SHA-256) of a GitRepository, the digest of
+// a Bucket, or that of an OCIRepository with its algorithm before it: nobody can guess them. source-watcher names the
+// archives of ExternalArtifacts by a checksum of 32 bits in decimal; they are told apart from lists and links, and whoever
+// fetches through kustomize-controller has one guess for each build. Charts and indexes have names that
+// can be guessed, and only source-controller and helm-controller read them.
+// See https://pkg.go.dev/github.com/fluxcd/pkg/artifact/storage and https://github.com/fluxcd/source-watcher.
+var artifactPath = regexp.MustCompile(`^/((gitrepository|bucket)/` + objectPath + `/` + hexHash +
+	`|ocirepository/` + objectPath + `/(sha(256|384|512):)?` + hexHash +
+	`|externalartifact/` + objectPath + `/(` + hexHash + `|[0-9]{1,10}))\.tar\.gz$`)
+
+const (
+	// objectPath is the expression of a namespace and a name, hexHash that of a commit or a digest.
+	objectPath = `[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*`
+	hexHash    = `[0-9a-f]{40,128}`
+)
 
 const (
 	// headerPatience is the maximum time until a client has sent the header of a request, and until a server has

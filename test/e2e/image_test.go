@@ -176,19 +176,42 @@ metadata: {name: parts, namespace: flux-system}
 spec:
   sources: [{alias: fleet, kind: GitRepository, name: flux-system}]
   artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: parts, namespace: flux-system}
+spec: {interval: 1m, retryInterval: 2s, path: ./, prune: true, targetNamespace: default, sourceRef: {kind: ExternalArtifact, name: apps}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: OCIRepository
+metadata: {name: pushed, namespace: flux-system}
+spec: {interval: 1m, url: "oci://oci.example.com/acme/pushed", ref: {tag: v1}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: pushed, namespace: flux-system}
+spec: {interval: 1m, retryInterval: 2s, path: ./, prune: true, sourceRef: {kind: OCIRepository, name: pushed}}
 `
 
-// TestArtifactGenerator runs a fleet with an object of source-watcher. The stand-in makes the
-// ExternalArtifact. Only the controllers that the fleet requests run.
+// TestArtifactGenerator runs a fleet with an object of source-watcher and a source in a registry. The stand-in makes the
+// ExternalArtifact. kustomize-controller fetches all kinds of artifacts through the artifact proxy. Only the controllers
+// that the fleet requests run.
 func TestArtifactGenerator(t *testing.T) {
 	t.Parallel()
-	dir, _ := newFleet(t, map[string]string{"clusters/test/generator.yaml": generatorSync})
-	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
+	dir, _ := newFleet(t, map[string]string{
+		"clusters/test/generator.yaml": generatorSync,
+		system + "kustomization.yaml":  "resources: [gotk-components.yaml, gotk-sync.yaml]\npatches:\n" + fewHosts,
+	})
+	pushed := newFolder(t, map[string]string{"state.yaml": configMap("pushed", "v1")})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "oci://oci.example.com/acme/pushed:v1="+pushed)})
 	expectNothing(t, "a fleet with an ArtifactGenerator is ready", failed)
 	if got := r.field("flux-system", "artifactgenerators", ".items[*].metadata.name"); got != "parts" {
 		t.Errorf("the cluster has the generators %q, want the fleet's", got)
 	}
 	r.until("ExternalArtifact/flux-system/apps", "is made", func(row flux.Row) bool { return row.Ready == "True" })
+	for _, name := range []string{"parts", "pushed"} {
+		r.until("Kustomization/flux-system/"+name, "is applied", func(row flux.Row) bool { return row.Ready == "True" })
+	}
 	want := "helm-controller kustomize-controller notification-controller source-controller source-watcher"
 	if got := r.field("flux-system", "deployments", ".items[*].metadata.name"); got != want {
 		t.Errorf("the fleet runs %q, want %q", got, want)

@@ -146,11 +146,9 @@ spec:
 `
 )
 
-// tenureFleet returns a copy of the example with Tenure's policies and role in place of its
-// own.
-func tenureFleet(t *testing.T) example {
-	// fewHosts takes the way to other hosts from kustomize-controller, and adds the artifact proxy, as the lockdown does.
-	const fewHosts = `  - target: {kind: Deployment, name: kustomize-controller}
+// fewHosts is a patch that takes the way to other hosts from kustomize-controller, and adds the artifact proxy, as the
+// lockdown does.
+const fewHosts = `  - target: {kind: Deployment, name: kustomize-controller}
     patch: |
       apiVersion: apps/v1
       kind: Deployment
@@ -171,8 +169,12 @@ func tenureFleet(t *testing.T) example {
         value:
           name: artifact-proxy
           image: registry.example.com/tenure-server:v1
-          args: [artifact-proxy, --server=source-controller.flux-system.svc.cluster.local]
+          args: [artifact-proxy, --server=source-controller.flux-system.svc.cluster.local, --server=source-watcher.flux-system.svc.cluster.local]
 `
+
+// tenureFleet returns a copy of the example with Tenure's policies and role in place of its
+// own.
+func tenureFleet(t *testing.T) example {
 	t.Helper()
 	e := copyExample(t)
 	policies := filepath.Join(e.platform, "infrastructure", "policies")

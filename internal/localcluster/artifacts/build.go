@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/adler32"
 	"io"
 	"net/http"
 	"os"
@@ -24,10 +25,14 @@ type storage struct {
 	client *http.Client
 }
 
-// folder is the folder of a generator's archives, or of all archives.
+// folder returns the folder of an ExternalArtifact's archives, or of those of a namespace. The paths are those of
+// source-watcher, which the artifact proxy of Tenure knows.
 func folder(parts ...string) string {
 	return path.Join(append([]string{"externalartifact"}, parts...)...)
 }
+
+// generatorFile is the name of the file that says which generator's archives a folder has.
+const generatorFile = ".generator"
 
 // fetchTimeout limits the download of a source's archive.
 const fetchTimeout = time.Minute
@@ -129,22 +134,27 @@ func (s *storage) build(from *sources, namespace, generator string, o output) (a
 	if err := (copier{from.roots, staging, newBudget()}).copyAll(o.Copy); err != nil {
 		return artifact{}, err
 	}
-	dir := folder(namespace, generator, o.Name)
+	dir := folder(namespace, o.Name)
 	if err := s.root.MkdirAll(dir, 0o700); err != nil {
 		return artifact{}, err
+	}
+	if _, err := s.root.Stat(path.Join(dir, generatorFile)); errors.Is(err, os.ErrNotExist) {
+		if err := s.root.WriteFile(path.Join(dir, generatorFile), []byte(generator), 0o600); err != nil {
+			return artifact{}, err
+		}
 	}
 	partial := path.Join(dir, ".partial")
 	file, err := s.root.Create(partial)
 	if err != nil {
 		return artifact{}, err
 	}
-	digester := digest.SHA256.Digester()
-	err = pack(staging, io.MultiWriter(file, digester.Hash()))
+	digester, checksum := digest.SHA256.Digester(), adler32.New()
+	err = pack(staging, io.MultiWriter(file, digester.Hash(), checksum))
 	info, statErr := file.Stat()
 	if err := errors.Join(err, statErr, file.Close()); err != nil {
 		return artifact{}, err
 	}
-	name := path.Join(dir, digester.Digest().Encoded()+".tar.gz")
+	name := path.Join(dir, fmt.Sprintf("%d.tar.gz", checksum.Sum32())) // source-watcher has decimal checksums, too
 	if err := s.root.Rename(partial, name); err != nil {
 		return artifact{}, err
 	}
@@ -156,20 +166,43 @@ func (s *storage) build(from *sources, namespace, generator string, o output) (a
 
 // keep removes the archives of a generator except some.
 func (s *storage) keep(namespace, generator string, files map[string]bool) error {
-	dir := folder(namespace, generator)
-	outputs, err := readDir(s.root, dir)
+	outputs, err := readDir(s.root, folder(namespace))
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, output := range outputs {
-		archives, err := readDir(s.root, path.Join(dir, output))
-		errs = append(errs, err)
-		for _, archive := range archives {
-			if name := path.Join(dir, output, archive); !files[name] {
-				errs = append(errs, s.root.Remove(name))
-			}
+		dir := folder(namespace, output)
+		maker, err := s.root.ReadFile(path.Join(dir, generatorFile))
+		switch {
+		case errors.Is(err, os.ErrNotExist): // another generator is making the folder
+		case err != nil:
+			errs = append(errs, err)
+		case string(maker) == generator:
+			errs = append(errs, s.keepIn(dir, files))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepIn removes the archives of a folder except some, and the folder if it has none left.
+func (s *storage) keepIn(dir string, files map[string]bool) error {
+	archives, err := readDir(s.root, dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	kept := 0
+	for _, archive := range archives {
+		switch name := path.Join(dir, archive); {
+		case files[name]:
+			kept++
+		case archive != generatorFile:
+			errs = append(errs, s.root.Remove(name))
+		}
+	}
+	if kept == 0 {
+		errs = append(errs, s.root.RemoveAll(dir))
 	}
 	return errors.Join(errs...)
 }

@@ -245,7 +245,7 @@ func (r *reconciler) removeOld(generator *unstructured.Unstructured, before, aft
 	files := map[string]bool{}
 	for _, entries := range [][]entry{before, after} {
 		for _, e := range entries {
-			files[folder(generator.GetNamespace(), generator.GetName(), e.Name, e.Filename)] = true
+			files[folder(generator.GetNamespace(), e.Name, e.Filename)] = true
 		}
 	}
 	return r.storage.keep(generator.GetNamespace(), generator.GetName(), files)
