@@ -147,9 +147,7 @@ func FluxImageComponents() []byte { return []byte(fluxImageComponents) }
 func FluxSourceWatcherCRDs() []byte { return []byte(fluxSourceWatcherCRDs) }
 
 // FluxSourceWatcher are the objects that `--components-extra` adds to [FluxArtifactComponents] for
-// source-watcher: CRD, service account, Service and Deployment. The controller is not among the
-// programs that Tenure can build: on the local cluster, a stand-in runs instead. Multi-document
-// YAML.
+// source-watcher: CRD, service account, Service and Deployment. Multi-document YAML.
 func FluxSourceWatcher() []byte { return []byte(fluxSourceWatcherCRDs + "---\n" + fluxSourceWatcher) }
 
 // FluxArtifactComponents is [FluxComponents] with the feature gate ExternalArtifact of kustomize-

@@ -23,6 +23,7 @@ import (
 	kustomize "github.com/fluxcd/kustomize-controller"
 	notification "github.com/fluxcd/notification-controller"
 	source "github.com/fluxcd/source-controller"
+	watcher "github.com/fluxcd/source-watcher/v2/cmd"
 )
 
 func main() {
@@ -46,8 +47,10 @@ func main() {
 		imagereflector.Main()
 	case "image-automation-controller":
 		imageautomation.Main()
+	case "source-watcher":
+		watcher.Main()
 	default:
-		fmt.Fprintln(os.Stderr, "usage: tenure-flux source-controller|kustomize-controller|helm-controller|notification-controller|image-reflector-controller|image-automation-controller [flags]")
+		fmt.Fprintln(os.Stderr, "usage: tenure-flux source-controller|kustomize-controller|helm-controller|notification-controller|image-reflector-controller|image-automation-controller|source-watcher [flags]")
 		os.Exit(2)
 	}
 }

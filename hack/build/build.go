@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -149,20 +148,20 @@ func (b builder) join(ctx context.Context, p program, tmp string) error {
 		return err
 	}
 	edit := []string{"mod", "edit"}
-	for _, module := range p.joins {
-		published, err := b.published(ctx, p, module)
+	for _, from := range p.joins {
+		published, err := b.published(ctx, p, from.module)
 		if err != nil {
 			return err
 		}
-		name := path.Base(module)
+		name := strings.TrimPrefix(from.module, flux)
 		dir := filepath.Join(tmp, name)
 		if err := os.CopyFS(dir, os.DirFS(published)); err != nil {
 			return err
 		}
-		if err := importable(filepath.Join(dir, "main.go")); err != nil {
-			return fmt.Errorf("cannot join %s: %w", module, err)
+		if err := importable(filepath.Join(dir, from.folder, "main.go")); err != nil {
+			return fmt.Errorf("cannot join %s: %w", from.module, err)
 		}
-		edit = append(edit, "-replace", module+"=./"+name)
+		edit = append(edit, "-replace", from.module+"=./"+name)
 	}
 	return b.goCommand(ctx, tmp, func(string) {}, edit...)
 }

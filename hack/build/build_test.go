@@ -310,7 +310,7 @@ func TestRunModfile(t *testing.T) {
 // TestRunJoined builds programs as one: the copies of their modules can be imported, and the
 // published ones are as they were.
 func TestRunJoined(t *testing.T) {
-	root := sources(t, `cat main.go source-controller/main.go image-automation-controller/main.go >"$out"; echo "$all" >>"$out"`)
+	root := sources(t, `cat main.go source-controller/main.go source-watcher/v2/cmd/main.go >"$out"; echo "$all" >>"$out"`)
 	var errOut bytes.Buffer
 	if code := run(t.Context(), []string{"-C", root, "tenure-flux"}, os.Stdout, &errOut); code != 0 {
 		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
@@ -385,13 +385,14 @@ func sources(t *testing.T, script string) string {
 		"cluster/flux/go.mod":    "module m\n",
 		"cluster/flux/main.go":   "package all\n",
 		"program/main.go":        "package main\n\nfunc main() {\n}\n",
+		"program/cmd/main.go":    "package main\n\nfunc main() {\n}\n",
 		"module/LICENSE":         "AGPL",
 		"module/config/crd.yaml": "crd",
 		"bin/tenure-cluster":     "old\n",
 		"never":                  "",
 		"path/go": `#!/bin/sh
 root='` + root + `'
-case "$*" in "mod download -json github.com/fluxcd/"*-controller) printf '{"Dir": "%s/program"}' "$root"; exit;; esac
+case "$*" in "mod download -json github.com/fluxcd/source-watcher/v2"|"mod download -json github.com/fluxcd/"*-controller) printf '{"Dir": "%s/program"}' "$root"; exit;; esac
 [ "$1" != mod ] || { printf '{\n"Dir": "%s/module"\n}\n' "$root"; exit; }
 [ "$1" = build ] || { echo example.com/pkg; exit; }
 all="$*"

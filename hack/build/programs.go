@@ -33,11 +33,14 @@ type program struct {
 	// needs the requirements and replacements of module.
 	embeds string
 
-	// joins are modules whose root is a program each. The program calls them as functions, Main:
-	// it is built in a folder with the files of module, in which copies replace these modules.
-	// The copies are packages of the name controller instead of main.
-	joins []string
+	// joins are programs that this one calls as functions, Main: it is built in a folder with the
+	// files of module, in which copies replace the modules of these programs. In the copies, their
+	// packages have the name controller instead of main.
+	joins []joinedProgram
 }
+
+// joinedProgram is the folder of a module's main package, by default the root of the module.
+type joinedProgram struct{ module, folder string }
 
 var programs = []program{
 	{name: "tenure", module: ".", pkg: "./cmd/tenure"},
@@ -50,9 +53,10 @@ var programs = []program{
 	otherKubernetes("1.35"),
 	// Flux's controllers have no variable for a version: the go command records the versions of
 	// their modules in the program (go version -m).
-	{name: "tenure-flux", module: "cluster/flux", pkg: ".", joins: []string{
-		flux + "source-controller", flux + "kustomize-controller", flux + "helm-controller", flux + "notification-controller",
-		flux + "image-reflector-controller", flux + "image-automation-controller",
+	{name: "tenure-flux", module: "cluster/flux", pkg: ".", joins: []joinedProgram{
+		{module: flux + "source-controller"}, {module: flux + "kustomize-controller"}, {module: flux + "helm-controller"},
+		{module: flux + "notification-controller"}, {module: flux + "image-reflector-controller"},
+		{module: flux + "image-automation-controller"}, {module: flux + "source-watcher/v2", folder: "cmd"},
 	}},
 	// The tests run it as tenants, at the version that helm-controller uses.
 	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},

@@ -33,6 +33,7 @@ var deliveries = map[string][]linked{
 		{"cluster/flux", []string{
 			"github.com/fluxcd/source-controller", "github.com/fluxcd/kustomize-controller", "github.com/fluxcd/helm-controller",
 			"github.com/fluxcd/notification-controller", "github.com/fluxcd/image-reflector-controller", "github.com/fluxcd/image-automation-controller",
+			"github.com/fluxcd/source-watcher/v2/cmd",
 		}},
 	},
 }

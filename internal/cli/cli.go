@@ -25,7 +25,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/up"
 	"github.com/tenure-dev/tenure/internal/cli/verify"
 	"github.com/tenure-dev/tenure/internal/cli/version"
-	"github.com/tenure-dev/tenure/internal/localcluster/artifacts"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -38,12 +37,8 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 }
 
 // RunAs is [Run] for a program with another name: under the name of a plugin, such as
-// kubectl-tenure, the help shows the commands as kubectl's. With [artifacts.Command], the program is
-// a process of the local cluster.
+// kubectl-tenure, the help shows the commands as kubectl's.
 func RunAs(ctx context.Context, streams ui.IO, program string, args []string) int {
-	if len(args) > 0 && args[0] == artifacts.Command {
-		return artifacts.Main(ctx, args[1:], streams.Err)
-	}
 	cmd := NewCommand(streams)
 	if name := pluginName(program); name != "" {
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}

@@ -18,8 +18,7 @@ import (
 // Kind is a kind of Flux's objects, spelled as in their manifests.
 type Kind string
 
-// The kinds that Flux's controllers reconcile. ArtifactGenerator is missing
-// because only a stand-in reconciles it here.
+// The kinds that Flux's controllers reconcile, but ArtifactGenerator, which no fleet without source-watcher serves.
 const (
 	OCIRepository         Kind = "OCIRepository"
 	Bucket                Kind = "Bucket"

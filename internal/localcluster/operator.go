@@ -39,7 +39,6 @@ func (c *Cluster) hasInstance() bool { return c.Fleet != nil && c.Fleet.Instance
 // programs returns the programs that may run as host processes.
 func (c *Cluster) programs() []node.Program {
 	programs := append(node.FluxPrograms(c.opts.BinDir), node.TenureServer(c.opts.BinDir)...)
-	programs = append(programs, node.SourceWatcher(c.opts.BinDir))
 	if c.hasOperator() {
 		programs = append(programs, node.FluxOperator(c.opts.BinDir, filepath.Join(c.operatorConfig(), "data")))
 	}

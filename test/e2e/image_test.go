@@ -169,14 +169,17 @@ func lockDown(t *testing.T, dir string, opts lockdown.Options) {
 	}
 }
 
-// generatorSync is an object of source-watcher.
-const generatorSync = `apiVersion: source.extensions.fluxcd.io/v1beta1
+// generator is an object of source-watcher, and generatorSync are Kustomizations that apply its artifact and one from a
+// registry.
+const (
+	generator = `apiVersion: source.extensions.fluxcd.io/v1beta1
 kind: ArtifactGenerator
 metadata: {name: parts, namespace: flux-system}
 spec:
   sources: [{alias: fleet, kind: GitRepository, name: flux-system}]
   artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
----
+`
+	generatorSync = `---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: parts, namespace: flux-system}
@@ -192,14 +195,14 @@ kind: Kustomization
 metadata: {name: pushed, namespace: flux-system}
 spec: {interval: 1m, retryInterval: 2s, path: ./, prune: true, sourceRef: {kind: OCIRepository, name: pushed}}
 `
+)
 
-// TestArtifactGenerator runs a fleet with an object of source-watcher and a source in a registry. The stand-in makes the
-// ExternalArtifact. kustomize-controller fetches all kinds of artifacts through the artifact proxy. Only the controllers
-// that the fleet requests run.
+// TestArtifactGenerator runs a fleet with an object of source-watcher and a source in a registry: kustomize-controller
+// fetches all kinds of artifacts through the artifact proxy. Only the controllers that the fleet requests run.
 func TestArtifactGenerator(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{
-		"clusters/test/generator.yaml": generatorSync,
+		"clusters/test/generator.yaml": generator + generatorSync,
 		system + "kustomization.yaml":  "resources: [gotk-components.yaml, gotk-sync.yaml]\npatches:\n" + fewHosts,
 	})
 	pushed := newFolder(t, map[string]string{"state.yaml": configMap("pushed", "v1")})

@@ -46,7 +46,7 @@ spec: {interval: 1h, suspend: true, image: oci.example.com/acme/app}
 // imageLockdown are the flags that close references to other namespaces.
 const imageLockdown = `resources: [gotk-components.yaml, gotk-sync.yaml]
 patches:
-  - target: {kind: Deployment, name: (image-reflector-controller|image-automation-controller)}
+  - target: {kind: Deployment, name: (image-reflector-controller|image-automation-controller|source-watcher)}
     patch: |
       - op: add
         path: /spec/template/spec/containers/0/args/-
@@ -76,7 +76,7 @@ metadata: {name: open}
 spec: {policyName: open}
 `
 
-// TestVerifyImageAutomation attacks image automation where it is installed: with the flags,
+// TestVerifyImageAutomation attacks image automation and source-watcher where they are installed: with the flags,
 // without them, and without the access rules in the ImageRepositories.
 func TestVerifyImageAutomation(t *testing.T) {
 	t.Parallel()
@@ -84,13 +84,13 @@ func TestVerifyImageAutomation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		files  map[string]string
-		// policy and automation name the control that stops each attack; empty if none does.
-		policy, automation string
-		missing            []string
+		// policy, automation and generator name the control that stops each attack; empty if none does.
+		policy, automation, generator string
+		missing                       []string
 	}{
 		"locked down": {
 			reason: "the flags stop both", files: map[string]string{system + "kustomization.yaml": imageLockdown, "clusters/test/open.yaml": imageAccess},
-			policy: locked, automation: locked,
+			policy: locked, automation: locked, generator: locked,
 		},
 		"without the flags": {
 			reason: "an ImageRepository has a control of its own, a GitRepository none",
@@ -102,7 +102,7 @@ func TestVerifyImageAutomation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, _ := newFleet(t, map[string]string{"clusters/test/team.yaml": imageTeam})
+			dir, _ := newFleet(t, map[string]string{"clusters/test/team.yaml": imageTeam, "clusters/test/generator.yaml": generator})
 			writeFiles(t, dir, tc.files)
 			app := filepath.Join(t.TempDir(), "app")
 			write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n", app, "app.yaml")
@@ -110,11 +110,11 @@ func TestVerifyImageAutomation(t *testing.T) {
 				Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://git.example.com/acme/app#main="+app),
 			})
 			expectNothing(t, tc.reason, failed)
-			const policy, automation = "S1-api-ImagePolicy", "S1-api-ImageUpdateAutomation"
+			const policy, automation, foreign = "S1-api-ImagePolicy", "S1-api-ImageUpdateAutomation", "S2-api"
 			report, err := catalog.Run(t.Context(), catalog.Options{
 				Config: r.REST, Git: r.Git, OCI: r.OCI, Network: r.Network, Platform: "flux-system",
 				Root: flux.Ref{Kind: flux.GitRepository, Namespace: "flux-system", Name: "flux-system"},
-				Only: func(a catalog.Attack) bool { return slices.Contains([]string{policy, automation}, a.Key()) },
+				Only: func(a catalog.Attack) bool { return slices.Contains([]string{policy, automation, foreign}, a.Key()) },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestVerifyImageAutomation(t *testing.T) {
 			for _, result := range report.Results {
 				got[result.Attack.Key()] = result.Finding
 			}
-			for key, control := range map[string]string{policy: tc.policy, automation: tc.automation} {
+			for key, control := range map[string]string{policy: tc.policy, automation: tc.automation, foreign: tc.generator} {
 				f, want := got[key], catalog.Stopped
 				if control == "" {
 					want = catalog.GotThrough
@@ -135,9 +135,9 @@ func TestVerifyImageAutomation(t *testing.T) {
 			if diff := cmp.Diff(tc.missing, got[policy].Missing); diff != "" {
 				t.Errorf("%s: the missing layers (-want +got):\n%s", tc.reason, diff)
 			}
-			testwait.For(t, tc.reason+": nothing but the fleet's own app to be left by the attacks", patience, func() (bool, string) {
-				left := r.kubectl("", "get", "imagerepositories,imagepolicies,imageupdateautomations", "-A", "-o", "jsonpath={.items[*].metadata.name}")
-				return left == "app", left
+			testwait.For(t, tc.reason+": nothing but the fleet's own objects to be left by the attacks", patience, func() (bool, string) {
+				left := r.kubectl("", "get", "imagerepositories,imagepolicies,imageupdateautomations,artifactgenerators", "-A", "-o", "jsonpath={.items[*].metadata.name}")
+				return left == "app parts", left
 			})
 		})
 	}

@@ -17,6 +17,7 @@ var controllers = map[string]string{
 	"tenure-manager": "tenure-server", "tenure-proxy": "tenure-server",
 	"source-controller": "source-controller", "kustomize-controller": "kustomize-controller",
 	"helm-controller": "helm-controller", "notification-controller": "notification-controller",
+	"source-watcher": "source-watcher",
 }
 
 // Simulated returns a sentence for each controller of the platform that does not run, because its Pods

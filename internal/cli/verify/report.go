@@ -84,7 +84,7 @@ type clusterReport struct {
 	Assumed []string `json:"assumed,omitempty"`
 	// Faked describes the Secrets and the values of SOPS files that --fake-secrets has invented.
 	Faked []string `json:"faked,omitempty"`
-	// Simulated are the controllers that a stand-in replaces.
+	// Simulated are the controllers that do not run.
 	Simulated []string     `json:"simulated,omitempty"`
 	Attacks   []attackMade `json:"attacks"`
 	Coverage  coverage     `json:"coverage"`
@@ -237,7 +237,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Chosen: j.attacks, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.attacks.Simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Chosen: j.attacks, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, Simulated: f.simulated, Dependencies: f.attacks.Dependencies, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error, c.hints = ui.Clean(f.err.Error()), ui.Hints(f.err)
 	}

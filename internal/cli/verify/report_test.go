@@ -449,7 +449,7 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 			{Group: "b.example.com", Resources: []string{"a", "b", "c", "d"}, Tenants: []string{"dev", "ops"}}, {Group: "c.example.com", Resources: []string{"e"}, Tenants: []string{"dev"}},
 			{Group: "d.example.com", Resources: []string{"f"}, Tenants: []string{"dev", "ops"}},
 		}}}, "? not tried: dev, ops may write kinds of controllers that verify does not know, and no attack tries them: a, b, c and 1 more of b.example.com; f of d.example.com\n\n? not tried: dev may write kinds of controllers that verify does not know, and no attack tries them: e of c.example.com\n"},
-		{"the controllers that are simulated", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants, Simulated: []string{"source-watcher: a stand-in"}}}, "? simulated: source-watcher: a stand-in\n"},
+		{"the controllers that are simulated", findings{path: "p", attacks: catalog.Report{Tenants: attacked(catalog.Stopped).attacks.Tenants}, simulated: []string{"helm-controller: its Pods are simulated"}}, "? simulated: helm-controller: its Pods are simulated\n"},
 		{"a run that broke off", brokeOff, "? broke off: etcd ended\n\n✗ got through"},
 	} {
 		var out bytes.Buffer

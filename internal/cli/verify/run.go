@@ -118,6 +118,8 @@ type findings struct {
 	doubtful bool
 	// assumed says what the cluster assumes about objects that the user has not named.
 	assumed []string
+	// simulated says which controllers of the platform do not run.
+	simulated []string
 	// read reports which manifests in the cluster's folder were applied.
 	read    *local.FolderRead
 	attacks catalog.Report
@@ -203,7 +205,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	if lost := answers(ctx, cluster); lost != nil {
 		err = lost
 	}
-	f.attacks.Simulated = append(f.attacks.Simulated, local.Simulated(ctx, cluster)...)
+	f.simulated = local.Simulated(ctx, cluster)
 	var patchErr error
 	if f.patch, patchErr = autofix.Annotate(&f.attacks, cluster.Fleet); patchErr != nil {
 		v.display.Report(fmt.Errorf("no patches are made: %w", patchErr))

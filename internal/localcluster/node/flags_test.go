@@ -252,8 +252,8 @@ func TestRewrite(t *testing.T) {
 
 func TestProgramsHaveNoFlagTwice(t *testing.T) {
 	t.Parallel()
-	if n := len(FluxPrograms("/bin")); n != 6 {
-		t.Fatalf("got %d programs, want the six controllers", n)
+	if n := len(FluxPrograms("/bin")); n != 7 {
+		t.Fatalf("got %d programs, want the seven controllers", n)
 	}
 	for _, p := range slices.Concat(FluxPrograms("/bin"), Kyverno("/bin")) {
 		seen := map[string]bool{}

@@ -42,36 +42,39 @@ var commonFlags = append([]Flag{
 // These are groups of flags that several controllers share, and the flags of each
 // controller.
 var (
-	eventsURL      = Flag{Name: "events-addr", Kind: KindURL}
-	watchSelector  = Flag{Name: "watch-label-selector", Kind: KindString}
-	requeue        = Flag{Name: "requeue-dependency", Kind: KindDuration}
-	jitter         = Flag{Name: "interval-jitter-percentage", Kind: KindInt}
-	noCrossRefs    = Flag{Name: "no-cross-namespace-refs", Kind: KindBool}
-	httpRetry      = Flag{Name: "http-retry", Kind: KindInt}
-	kubeconfigSA   = Flag{Name: "default-kubeconfig-service-account", Kind: KindString}
-	overrideMgr    = Flag{Name: "override-manager", Kind: KindString}
-	sshKex         = Flag{Name: "ssh-kex-algos", Kind: KindString}
-	sshHostKeys    = Flag{Name: "ssh-hostkey-algos", Kind: KindString}
-	storagePath    = Flag{Name: "storage-path", Kind: KindPath, Default: "/data"}
-	insecureExec   = Flag{Name: "insecure-kubeconfig-exec", Kind: KindRefused}
-	insecureTLS    = Flag{Name: "insecure-kubeconfig-tls", Kind: KindRefused}
+	eventsURL     = Flag{Name: "events-addr", Kind: KindURL}
+	watchSelector = Flag{Name: "watch-label-selector", Kind: KindString}
+	requeue       = Flag{Name: "requeue-dependency", Kind: KindDuration}
+	jitter        = Flag{Name: "interval-jitter-percentage", Kind: KindInt}
+	noCrossRefs   = Flag{Name: "no-cross-namespace-refs", Kind: KindBool}
+	httpRetry     = Flag{Name: "http-retry", Kind: KindInt}
+	kubeconfigSA  = Flag{Name: "default-kubeconfig-service-account", Kind: KindString}
+	overrideMgr   = Flag{Name: "override-manager", Kind: KindString}
+	sshKex        = Flag{Name: "ssh-kex-algos", Kind: KindString}
+	sshHostKeys   = Flag{Name: "ssh-hostkey-algos", Kind: KindString}
+	storagePath   = Flag{Name: "storage-path", Kind: KindPath, Default: "/data"}
+	insecureExec  = Flag{Name: "insecure-kubeconfig-exec", Kind: KindRefused}
+	insecureTLS   = Flag{Name: "insecure-kubeconfig-tls", Kind: KindRefused}
+	storageFlags  = []Flag{
+		storagePath,
+		{Name: "storage-addr", Kind: KindListen, Default: ":9090"},
+		{Name: "storage-adv-addr", Kind: KindString},
+		{Name: "artifact-digest-algo", Kind: KindString},
+		{Name: "artifact-retention-records", Kind: KindInt},
+		{Name: "artifact-retention-ttl", Kind: KindDuration},
+	}
 	fluxEnv        = []string{"RUNTIME_NAMESPACE", "GOMAXPROCS", "GOMEMLIMIT", "GOGC"}
 	fluxDropGates  = []string{"OOMWatch"}
 	fluxFlagsExtra = map[string][]Flag{
-		"source-controller": {
-			eventsURL, watchSelector, requeue, jitter, sshKex, sshHostKeys, storagePath,
-			{Name: "storage-addr", Kind: KindListen, Default: ":9090"},
-			{Name: "storage-adv-addr", Kind: KindString},
-			{Name: "artifact-digest-algo", Kind: KindString},
-			{Name: "artifact-retention-records", Kind: KindInt},
-			{Name: "artifact-retention-ttl", Kind: KindDuration},
+		"source-controller": slices.Concat(storageFlags, []Flag{
+			eventsURL, watchSelector, requeue, jitter, sshKex, sshHostKeys,
 			{Name: "helm-cache-max-size", Kind: KindInt},
 			{Name: "helm-cache-purge-interval", Kind: KindString},
 			{Name: "helm-cache-ttl", Kind: KindString},
 			{Name: "helm-chart-file-max-size", Kind: KindInt},
 			{Name: "helm-chart-max-size", Kind: KindInt},
 			{Name: "helm-index-max-size", Kind: KindInt},
-		},
+		}),
 		"kustomize-controller": {
 			eventsURL, watchSelector, requeue, jitter, noCrossRefs, httpRetry, kubeconfigSA,
 			overrideMgr, insecureExec, insecureTLS,
@@ -109,6 +112,10 @@ var (
 			{Name: "storage-value-log-file-size", Kind: KindInt},
 		},
 		"image-automation-controller": {eventsURL, watchSelector, noCrossRefs, sshKex, sshHostKeys},
+		"source-watcher": slices.Concat(storageFlags, []Flag{
+			eventsURL, watchSelector, requeue, jitter, noCrossRefs, httpRetry,
+			{Name: "reconciliation-timeout", Kind: KindDuration},
+		}),
 	}
 )
 
@@ -116,7 +123,7 @@ var (
 // name of a controller.
 const FluxProgram = "tenure-flux"
 
-// FluxPrograms returns the six controllers of Flux 2.9 with the flags of their main
+// FluxPrograms returns the seven controllers of Flux 2.9 with the flags of their main
 // packages. The executable is in binDir. Without it, they fail at their start.
 func FluxPrograms(binDir string) []Program {
 	var programs []Program

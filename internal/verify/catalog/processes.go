@@ -31,18 +31,6 @@ func isProcess(status corev1.ContainerStatus) bool {
 	return strings.HasPrefix(status.ContainerID, node.ProcessScheme) && status.Ready
 }
 
-// sourceWatcher is the controller that a stand-in replaces on the local cluster.
-const sourceWatcher = "source-watcher"
-
-// standIns describes the controllers that a stand-in replaces.
-func standIns(ctx context.Context, admin client.Reader) ([]string, error) {
-	running, err := findProcesses(ctx, admin)
-	if err != nil || !running.run(sourceWatcher) {
-		return nil, err
-	}
-	return []string{sourceWatcher + ": a stand-in makes the ExternalArtifacts of ArtifactGenerators here, so that nothing is proven about " + sourceWatcher + " itself"}, nil
-}
-
 // run reports whether a process has an image with this name.
 func (p processes) run(image string) bool {
 	return slices.ContainsFunc(p, func(pod corev1.Pod) bool {

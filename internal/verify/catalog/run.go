@@ -69,8 +69,6 @@ type Report struct {
 	// Platform are the namespaces without a tenant in which Flux applies objects.
 	Platform []discovery.Platform
 	Results  []Result
-	// Simulated describes the controllers that a simulation replaces.
-	Simulated []string
 	// Like maps a tenant that did not try all attacks to the tenant of the same shape that did: the
 	// findings of that tenant apply to both.
 	Like map[string]string
@@ -114,9 +112,6 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return Report{}, err
 	}
 	report.Tenants, report.Platform = found.Tenants, found.Platform
-	if report.Simulated, err = standIns(ctx, admin); err != nil {
-		return Report{}, err
-	}
 	if len(report.Tenants) == 0 {
 		return report, nil
 	}
