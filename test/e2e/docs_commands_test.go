@@ -51,6 +51,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n flux-system get pods -o custom-columns=IMAGE", at: onCluster},
 		{begins: "kubectl -n flux-system run try --image=registry.example.com/any --dry-run=server", at: onCluster},
 		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: onCluster},
+		{begins: "kubectl -n flux-system patch networkpolicy allow-scraping", at: onCluster},
 		{begins: "kubectl get gitrepositories,ocirepositories -A -o custom-columns=", at: onCluster},
 		{begins: "kubectl auth can-i create priorityclasses", at: onCluster}, // the code is 1 for no
 

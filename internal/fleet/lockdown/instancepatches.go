@@ -13,8 +13,12 @@ import (
 // patchMarker begins the patches that the profile writes, which it replaces and removes.
 const patchMarker = "# " + marker
 
-// egressPolicy is Flux's network policy that lets every Pod of its namespace connect to anything.
-const egressPolicy = "allow-egress"
+// egressPolicy is Flux's network policy that lets every Pod of its namespace connect to anything, and
+// scrapingPolicy the one that lets every Pod of the cluster reach the metrics of its controllers.
+const (
+	egressPolicy   = "allow-egress"
+	scrapingPolicy = "allow-scraping"
+)
 
 // instancePatch is an entry of spec.kustomize.patches of a FluxInstance.
 type instancePatch struct {
@@ -46,11 +50,16 @@ func (p instancePatch) setsProxy() bool {
 }
 
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
-// A strategic merge patch may have the name in itself.
-func (p instancePatch) limitsEgress() bool {
+func (p instancePatch) limitsEgress() bool { return p.changes(egressPolicy) }
+
+// limitsScraping reports whether the patch changes the policy that lets every Pod reach the metrics.
+func (p instancePatch) limitsScraping() bool { return p.changes(scrapingPolicy) }
+
+// changes reports whether the patch changes a policy. A strategic merge patch may have the name in itself.
+func (p instancePatch) changes(policy string) bool {
 	var merged struct{ Metadata struct{ Name string } }
 	_ = yaml.Unmarshal([]byte(p.Patch), &merged) // a list of operations has no name
-	return p.Target.Name == egressPolicy || p.Target.Name == "" && merged.Metadata.Name == egressPolicy
+	return p.Target.Name == policy || p.Target.Name == "" && merged.Metadata.Name == policy
 }
 
 // own reports whether the profile wrote the patch.
@@ -80,7 +89,7 @@ func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]insta
 	others := slices.DeleteFunc(slices.Clone(now), instancePatch.own)
 	return slices.DeleteFunc(wanted, func(p instancePatch) bool {
 		part := instancePatch.limitsEgress
-		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsMetrics, instancePatch.setsProxy} {
+		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsMetrics, instancePatch.setsProxy, instancePatch.limitsScraping} {
 			if other(p) {
 				part = other
 			}

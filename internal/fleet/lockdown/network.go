@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,8 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	}
 	wrong := artifactsOpen(policies)
 	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
+	wrong = metricsOpen(policies)
+	results = append(results, result("metrics", wrong == "", "of Flux's controllers are kept from tenants, if the network enforces policies", wrong).advise(lockDown))
 	shown, err := c.shown(ctx)
 	if err != nil {
 		return nil, err
@@ -190,6 +193,50 @@ func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
 	return ""
 }
 
+// metricsPort is the port of a controller's metrics and profiles, by number and by name.
+var metricsPort = []intstr.IntOrString{intstr.FromInt32(8080), intstr.FromString("http-prom")}
+
+// tenantLabels are the labels that assign a namespace to a tenant.
+var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
+
+// metricsOpen returns which policies let Pods of tenants reach the metrics of Flux's controllers, or "" if none does.
+// The metrics name the objects of all tenants, and the same port serves profiles, which cost the controller time. A
+// rule about addresses counts for none: it names no namespaces.
+func metricsOpen(policies []networkingv1.NetworkPolicy) string {
+	var open []string
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || !incoming(p.Spec) || !slices.ContainsFunc(fluxControllers, func(name string) bool { return selector.Matches(labelsOf(name)) }) {
+			continue
+		}
+		if slices.ContainsFunc(p.Spec.Ingress, fromTenants) {
+			open = append(open, p.Name)
+		}
+	}
+	if len(open) == 0 {
+		return ""
+	}
+	return strings.Join(open, ", ") + " lets tenants reach the metrics of Flux's controllers, which name the objects of all tenants, and their profiles: allow namespaces without the label of a tenant"
+}
+
+// labelsOf returns the labels by which policies select the Pods of a controller of Flux.
+func labelsOf(controller string) labels.Set {
+	return labels.Set{"app": controller, "app.kubernetes.io/component": controller}
+}
+
+// fromTenants reports whether a rule lets Pods in the namespace of a tenant reach the metrics.
+func fromTenants(rule networkingv1.NetworkPolicyIngressRule) bool {
+	return opens(rule, metricsPort) && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+		if peer.NamespaceSelector == nil {
+			return false
+		}
+		namespaces, err := metav1.LabelSelectorAsSelector(peer.NamespaceSelector)
+		return err == nil && slices.ContainsFunc(tenantLabels, func(label string) bool {
+			return namespaces.Matches(labels.Set{label: "any", corev1.LabelMetadataName: "any"})
+		})
+	}))
+}
+
 // incoming reports whether a policy limits incoming traffic, which is the default of policies
 // without types.
 func incoming(spec networkingv1.NetworkPolicySpec) bool {
@@ -198,17 +245,21 @@ func incoming(spec networkingv1.NetworkPolicySpec) bool {
 
 // fromOutside reports whether a rule lets Pods of other namespaces reach the artifacts.
 func fromOutside(rule networkingv1.NetworkPolicyIngressRule) bool {
-	reaches := len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+	return opens(rule, artifactPort) && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+		return peer.NamespaceSelector != nil || peer.IPBlock != nil
+	}))
+}
+
+// opens reports whether a rule is about a port, which has a number and a name.
+func opens(rule networkingv1.NetworkPolicyIngressRule, port []intstr.IntOrString) bool {
+	return len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
 		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
 			return false
 		}
-		if p.Port == nil || slices.Contains(artifactPort, *p.Port) {
+		if p.Port == nil || slices.Contains(port, *p.Port) {
 			return true
 		}
-		number := artifactPort[0].IntVal
+		number := port[0].IntVal
 		return p.EndPort != nil && p.Port.Type == intstr.Int && p.Port.IntVal <= number && number <= *p.EndPort
 	})
-	return reaches && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
-		return peer.NamespaceSelector != nil || peer.IPBlock != nil
-	}))
 }

@@ -54,6 +54,40 @@ func TestArtifactsOpen(t *testing.T) {
 	}
 }
 
+func TestMetricsOpen(t *testing.T) {
+	t.Parallel()
+	if got := metricsOpen(policiesOf(t, config.FluxComponents())); !strings.Contains(got, "allow-scraping lets tenants reach") {
+		t.Errorf("Flux's own policies: got %q", got)
+	}
+	const others = "{namespaceSelector: {matchExpressions: [{key: tenure.dev/tenant, operator: DoesNotExist}, {key: toolkit.fluxcd.io/tenant, operator: DoesNotExist}, {key: capsule.clastix.io/tenant, operator: DoesNotExist}]}}"
+	for _, tc := range []struct{ reason, pods, ingress, want string }{
+		{"namespaces of no tenant", "", "{from: [" + others + "], ports: [{port: 8080}]}", ""},
+		{"one namespace by its name", "", "{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], ports: [{port: 8080}]}", ""},
+		{"one label of tenants is forgotten", "", "{from: [{namespaceSelector: {matchExpressions: [{key: tenure.dev/tenant, operator: DoesNotExist}]}}], ports: [{port: 8080}]}", "open lets tenants"},
+		{"all namespaces", "", "{from: [{namespaceSelector: {}}], ports: [{port: http-prom}]}", "open lets tenants"},
+		{"everybody, at each port", "", "{}", "open lets tenants"},
+		{"another port", "", "{from: [{namespaceSelector: {}}], ports: [{port: 9292}]}", ""},
+		{"chosen Pods of all namespaces, who choose their labels", "", "{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: prometheus}}}]}", "open lets tenants"},
+		{"Pods of Flux's namespace", "", "{from: [{podSelector: {}}]}", ""},
+		{"addresses, which the policy cannot tell from those of tenants", "", "{from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 8080}]}", ""},
+		{"Pods of another program", "{matchLabels: {app: tenure-manager}}", "{}", ""},
+		{"one controller", "{matchLabels: {app: kustomize-controller}}", "{}", "open lets tenants"},
+	} {
+		var p networkingv1.NetworkPolicy
+		pods := tc.pods
+		if pods == "" {
+			pods = "{}"
+		}
+		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: open}, spec: {podSelector: "+pods+", ingress: ["+tc.ingress+"]}}"), &p); err != nil {
+			t.Fatal(err)
+		}
+		got := metricsOpen([]networkingv1.NetworkPolicy{p})
+		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+}
+
 // networkPoliciesOf returns the NetworkPolicies among objects.
 func networkPoliciesOf(t *testing.T, objects []*unstructured.Unstructured) []networkingv1.NetworkPolicy {
 	t.Helper()
@@ -139,6 +173,9 @@ func TestComponentKeepsNotificationsOut(t *testing.T) {
 		}
 		if got := artifactsOpen(policies); got != "" {
 			t.Errorf("%s: artifacts: %s", tc.reason, got)
+		}
+		if got := metricsOpen(policies); got != "" {
+			t.Errorf("%s: metrics: %s", tc.reason, got)
 		}
 	}
 }

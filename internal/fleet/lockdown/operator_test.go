@@ -117,6 +117,7 @@ func TestFluxInstance(t *testing.T) {
 		merged    = "      - {patch: \"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: allow-egress}, spec: {podSelector: {}}}\"}\n"
 		proxy     = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: NO_PROXY}}, {op: add, path: /b, value: {name: HTTPS_PROXY, value: 'http://127.0.0.1:9'}}]\"}\n"
 		corporate = "      - {target: {kind: Deployment}, patch: \"[{op: add, path: /a, value: {name: HTTPS_PROXY, value: 'http://proxy.example.com:3128'}}]\"}\n"
+		scrape    = "      - {target: {kind: NetworkPolicy, name: allow-scraping}, patch: \"- {op: remove, path: /a}\"}\n"
 		egress    = "      - {target: {kind: NetworkPolicy, name: allow-egress}, patch: \"- {op: remove, path: /a}\"}\n"
 	)
 	inChart := func(text string) string {
@@ -127,6 +128,8 @@ func TestFluxInstance(t *testing.T) {
 	parts := strings.SplitAfterN(own, "--storage-addr=$(TENURE_POD_NAME):9090\n", 2)
 	before, network, _ := strings.Cut(own, "      - target: {kind: NetworkPolicy, name: allow-egress}")
 	network = "      - target: {kind: NetworkPolicy, name: allow-egress}" + network
+	unscraped, _, _ := strings.Cut(before, "      - target: {kind: NetworkPolicy, name: allow-scraping}")
+	scraping := strings.TrimPrefix(before, unscraped)
 	proxies, _, _ := strings.Cut(before, "      - target: {kind: Deployment, name: kustomize-controller}\n        patch: |\n          # tenure profile: kustomize-controller serves")
 	served := strings.TrimPrefix(before, proxies)
 	head := instanceHead + instanceSync
@@ -142,9 +145,10 @@ func TestFluxInstance(t *testing.T) {
 		"Others":        {reason: "other patches stay, first", before: head + locked + list + other, after: head + locked + list + other + own},
 		"Storage":       {reason: "the fleet sets the flag of source-controller", before: head + locked + list + storage, after: head + locked + list + storage + parts[1]},
 		"Egress":        {reason: "the fleet sets the network policy", before: head + locked + list + egress, after: head + locked + list + egress + before},
+		"Scraping":      {reason: "the fleet sets the policy about metrics", before: head + locked + list + scrape, after: head + locked + list + scrape + strings.TrimSuffix(before, scraping) + network},
 		"Merged":        {reason: "it sets it by a strategic merge patch", before: head + locked + list + merged, after: head + locked + list + merged + before},
 		"Proxy":         {reason: "the fleet limits kustomize-controller", before: head + locked + list + proxy, after: head + locked + list + proxy + parts[0] + served + network},
-		"Metrics":       {reason: "the fleet sets the address of metrics", before: head + locked + list + metrics, after: head + locked + list + metrics + proxies + network},
+		"Metrics":       {reason: "the fleet sets the address of metrics", before: head + locked + list + metrics, after: head + locked + list + metrics + proxies + scraping + network},
 		"FleetProxy":    {reason: "the fleet gives a proxy to all controllers", before: head + locked + list + corporate, after: head + locked + list + corporate + parts[0] + served + network},
 		"Hosts":         {reason: "kustomize-controller reaches a host", hosts: []string{"kms.example.com:8200"}, before: head + locked + list + own, after: head + locked + list + reaching},
 		"HostsStay":     {reason: "the hosts stay", before: head + locked + list + reaching},

@@ -13,12 +13,15 @@ import (
 // fluxNamespace is the default namespace of Flux.
 const fluxNamespace = "flux-system"
 
+// fluxControllers are the names of Flux's controllers, of their accounts and of the label app of their Pods.
+var fluxControllers = []string{
+	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
+	"image-reflector-controller", "image-automation-controller", "source-watcher",
+}
+
 // platformAccounts are the names of the accounts of Flux's controllers and of the
 // manager. They match the default in the schema of a TenancyProfile for [fluxNamespace].
-var platformAccounts = []string{
-	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
-	"image-reflector-controller", "image-automation-controller", "source-watcher", managerName,
-}
+var platformAccounts = append(slices.Clone(fluxControllers), managerName)
 
 // posture returns the TenancyProfile for a fleet. It allows the addresses and accounts that
 // the tenants use now, and the additional ones in allow.
