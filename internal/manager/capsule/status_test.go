@@ -87,6 +87,10 @@ func TestStatus(t *testing.T) {
 	})
 	apply(t, admin, tenant+", cordoned: true}}")
 	ours(t, c, "wind", "cordoned", func(o *v1alpha1.Tenant) bool { return o.Spec.Cordoned })
+	theirs(t, c, "wind", "active until the namespace has its parameters", func(tt *v1beta2.Tenant) bool {
+		return tt.Status.ObservedGeneration == tt.Generation && tt.Status.State == "Active" &&
+			hasCondition(tt, "Cordoned", metav1.ConditionFalse, "may make changes") && spaceHas(tt, "Cordoned", metav1.ConditionFalse, "Active") && spaceHas(tt, "Ready", metav1.ConditionUnknown, "Progressing")
+	})
 	provision(t, c, "wind", metav1.ConditionTrue, "wind-a")
 	theirs(t, c, "wind", "cordoned with its namespace", func(tt *v1beta2.Tenant) bool {
 		return hasCondition(tt, "Cordoned", metav1.ConditionTrue, "must not make changes") && spaceHas(tt, "Cordoned", metav1.ConditionTrue, "Cordoned") && tt.Status.State == "Cordoned"

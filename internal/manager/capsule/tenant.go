@@ -379,7 +379,7 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 			}
 			status.Promotions = promotions
 		}
-		if s.ours.Spec.Cordoned {
+		if s.cordoned().Status == metav1.ConditionTrue {
 			status.State = v1beta2.StateCordoned
 		}
 	}
