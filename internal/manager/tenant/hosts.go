@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -34,8 +35,8 @@ var everyName = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{"*"}}
 // hosts compares the hosts that the Tenant allows with the hosts of all other Tenants, and with the hosts that
 // Tenants without hosts of their own may have: those of the profile, or every name if the profile has none.
 func (r *Reconciler) hosts(ctx context.Context, f *reconcileState) error {
-	own := f.tenant.Spec.Network.Hosts
-	if own == nil {
+	profile := f.profile.Spec.Tenants.Network.Hosts
+	if f.ownHosts = ownHosts(f.tenant, profile); f.ownHosts == nil {
 		return nil
 	}
 	var list v1alpha1.TenantList
@@ -44,22 +45,32 @@ func (r *Reconciler) hosts(ctx context.Context, f *reconcileState) error {
 		return fmt.Errorf("cannot read the hosts of other tenants: %w", err)
 	}
 	compare := func(of string, other *v1alpha1.AllowedNames) {
-		result, entries := tenancy.CompareHosts(own, other)
+		result, entries := tenancy.CompareHosts(f.ownHosts, other)
 		if result != tenancy.Separate {
 			f.shared = append(f.shared, sharedHosts{of: of, entries: entries, overlap: result == tenancy.Overlapping})
 		}
 	}
-	if profile := f.profile.Spec.Tenants.Network.Hosts; profile != nil {
+	if profile != nil {
 		compare(theProfile, profile)
 	} else if slices.ContainsFunc(list.Items, withoutHosts) {
 		compare(theOthers, everyName)
 	}
 	for i := range list.Items {
 		if t := &list.Items[i]; t.Name != f.tenant.Name {
-			compare("tenant "+t.Name, t.Spec.Network.Hosts)
+			compare("tenant "+t.Name, ownHosts(t, profile))
 		}
 	}
 	return nil
+}
+
+// ownHosts returns the hosts that a Tenant sets. It returns nil for those that a Tenant has of the profile: a Tenant of
+// Capsule's, or one that replaced it, has all but the wildcards.
+func ownHosts(t *v1alpha1.Tenant, profile *v1alpha1.AllowedNames) *v1alpha1.AllowedNames {
+	own := t.Spec.Network.Hosts
+	if profile != nil && equality.Semantic.DeepEqual(own, capsule.WithoutWildcards(profile)) {
+		return nil
+	}
+	return own
 }
 
 // withoutHosts reports whether a Tenant sets no hosts, so that the profile decides.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -63,6 +64,43 @@ func TestHosts(t *testing.T) {
 				t.Errorf("got %s: %s\nwant %s: %s", c.Status, c.Message, tc.want, tc.message)
 			}
 		})
+	}
+}
+
+// TestHostsOfProfile leaves out Tenants of Capsule's, which have the hosts of the profile but the wildcards: they set none.
+func TestHostsOfProfile(t *testing.T) {
+	t.Parallel()
+	ofCapsule := withHosts("oil")
+	ofCapsule.Spec.Network.Hosts = &v1alpha1.AllowedNames{Expression: `^.*\.apps\.example\.com$`}
+	own := withHosts("a", "a.example.com")
+	r := &Reconciler{Client: cluster(t, ofCapsule, own), Reports: &Reports{}}
+	profile, _ := profileHosts("*.apps.example.com").Profile(t.Context())
+	for _, tc := range []struct {
+		tenant *v1alpha1.Tenant
+		want   string
+	}{{ofCapsule, ""}, {own, "no other tenant may use the same hosts"}} {
+		f := &reconcileState{tenant: tc.tenant.DeepCopy(), profile: profile}
+		f.tenant.Status.Conditions = []metav1.Condition{{Type: ConditionHostsSeparate, Status: metav1.ConditionFalse}}
+		if err := r.Client.Update(t.Context(), f.tenant); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.hosts(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.finish(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		got := &v1alpha1.Tenant{}
+		if err := r.Client.Get(t.Context(), named(tc.tenant.Name), got); err != nil {
+			t.Fatal(err)
+		}
+		message := ""
+		if c := apimeta.FindStatusCondition(got.Status.Conditions, ConditionHostsSeparate); c != nil {
+			message = c.Message
+		}
+		if message != tc.want {
+			t.Errorf("tenant %s: got %q, want %q", tc.tenant.Name, message, tc.want)
+		}
 	}
 }
 
