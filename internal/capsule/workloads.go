@@ -217,10 +217,20 @@ func (t *translation) ingress(hosts *v1alpha1.AllowedNames) {
 	}
 }
 
-// withoutWildcards returns the same hosts, except for those that begin with an asterisk, which a Tenant of
+// withoutWildcards returns the hosts of the TenancyProfile that a Tenant of Capsule's has: see [WithoutWildcards].
+func (t *translation) withoutWildcards(hosts *v1alpha1.AllowedNames) *v1alpha1.AllowedNames {
+	out := WithoutWildcards(hosts)
+	if out != nil && len(out.Expression) > maxAllowedExpression {
+		t.note(Refused, "spec.ingressOptions.allowWildcardHostnames", "the hosts of the TenancyProfile that begin with an asterisk are too many to leave out: set true, or set allowedHostnames")
+		return nil
+	}
+	return out
+}
+
+// WithoutWildcards returns the same hosts, except for those that begin with an asterisk, which a Tenant of
 // Capsule's must allow itself. It returns nil if the hosts contain none. Entries of the list allow hosts that
 // begin with an asterisk; the expression does not, so it replaces the entries that match such hosts.
-func (t *translation) withoutWildcards(hosts *v1alpha1.AllowedNames) *v1alpha1.AllowedNames {
+func WithoutWildcards(hosts *v1alpha1.AllowedNames) *v1alpha1.AllowedNames {
 	if hosts == nil {
 		return nil
 	}
@@ -240,10 +250,6 @@ func (t *translation) withoutWildcards(hosts *v1alpha1.AllowedNames) *v1alpha1.A
 		expressions = append(expressions, "(?:"+hosts.Expression+")")
 	}
 	out.Expression = strings.Join(expressions, "|")
-	if len(out.Expression) > maxAllowedExpression {
-		t.note(Refused, "spec.ingressOptions.allowWildcardHostnames", "the hosts of the TenancyProfile that begin with an asterisk are too many to leave out: set true, or set allowedHostnames")
-		return nil
-	}
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,12 +51,14 @@ func TestLimitsToNothing(t *testing.T) {
 }
 
 // TestHostsSeparate checks that Tenants with the same hosts say so, also one that nobody
-// changed, until the hosts are separate.
+// changed, until the hosts are separate. Tenants without hosts may have every name.
 func TestHostsSeparate(t *testing.T) {
 	t.Parallel()
 	admin, _ := cluster(t)
+	const others = "tenants without network.hosts (%s and *)"
+	create(t, admin, tenantManifest("hosts-none", `{}`))
 	create(t, admin, tenantManifest("hosts-a", `{network: {hosts: {allowed: ["a.hosts.example.com"]}}}`))
-	condition(t, admin, "hosts-a", "HostsSeparate", "Separate", "")
+	condition(t, admin, "hosts-a", "HostsSeparate", "Overlapping", fmt.Sprintf(others, "a.hosts.example.com"))
 	create(t, admin, tenantManifest("hosts-b", `{network: {hosts: {allowed: ["*.hosts.example.com"]}}}`))
 	condition(t, admin, "hosts-b", "HostsSeparate", "Overlapping", "tenant hosts-a (*.hosts.example.com and a.hosts.example.com)")
 	condition(t, admin, "hosts-a", "HostsSeparate", "Overlapping", "tenant hosts-b")
@@ -64,8 +67,13 @@ func TestHostsSeparate(t *testing.T) {
 	if err := admin.Patch(t.Context(), &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "hosts-b"}}, patch); err != nil {
 		t.Fatal(err)
 	}
-	condition(t, admin, "hosts-b", "HostsSeparate", "Separate", "")
-	condition(t, admin, "hosts-a", "HostsSeparate", "Separate", "")
+	for tenant, host := range map[string]string{"hosts-a": "a.hosts.example.com", "hosts-b": "b.hosts.example.com"} {
+		message := "other tenants may use the same hosts: " + fmt.Sprintf(others, host)
+		testwait.For(t, "tenant "+tenant+" to share hosts only with tenants that have none", patience, func() (bool, string) {
+			is := apimeta.FindStatusCondition(condition(t, admin, tenant, "HostsSeparate", "Overlapping", "").Status.Conditions, "HostsSeparate")
+			return is.Message == message, is.Message
+		})
+	}
 }
 
 // TestClassesOneByOne takes the label from the last selected class of a kind while another kind

@@ -3,6 +3,7 @@ package tenancy
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -120,6 +121,43 @@ func SelectClasses(limits *v1alpha1.Posture, list func(schema.GroupVersionKind) 
 		*l.names(selected) = names
 	}
 	return selected, problem, nil
+}
+
+// AllowedClasses returns the sorted names of the classes of a kind that the limits allow, as the rules decide. The
+// limits are those of a namespace: see [Parameters].
+func AllowedClasses(limits *v1alpha1.Posture, kind schema.GroupVersionKind, classes []metav1.PartialObjectMetadata) []string {
+	i := slices.IndexFunc(classLimits, func(l classLimit) bool { return l.kind == kind })
+	if i < 0 {
+		return nil
+	}
+	limit := classLimits[i].of(limits)
+	var names []string
+	for i := range classes {
+		name := classes[i].Name
+		// Labels do not select Kubernetes' own priority classes, and without a limit the rules refuse them.
+		system := kind.Kind == "PriorityClass" && strings.HasPrefix(name, systemClasses)
+		if limit == nil && !system || limit != nil && (allowsName(&limit.AllowedNames, name) || !system && selectsLabels(limit.Selector, classes[i].Labels)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// allowsName reports whether a list of patterns, or its expression, matches a name.
+func allowsName(list *v1alpha1.AllowedNames, name string) bool {
+	if slices.ContainsFunc(list.Allowed, func(p v1alpha1.ValuePattern) bool { return patternsOverlap(string(p), name) }) {
+		return true
+	}
+	// The schema of the field refuses other expressions.
+	matches, err := regexp.MatchString(list.Expression, name)
+	return list.Expression != "" && err == nil && matches
+}
+
+// selectsLabels reports whether a selector is there, is valid, and selects labels.
+func selectsLabels(selector *metav1.LabelSelector, set map[string]string) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return selector != nil && err == nil && s.Matches(labels.Set(set))
 }
 
 // EmptySelectors returns the fields of the limits whose selectors are valid and select no class.

@@ -23,6 +23,39 @@ func class(name string, labels ...string) metav1.PartialObjectMetadata {
 	return c
 }
 
+func TestAllowedClasses(t *testing.T) {
+	t.Parallel()
+	classes := []metav1.PartialObjectMetadata{class("system-node-critical", "tier=gold"), class("low"), class("high", "tier=gold")}
+	for _, tc := range []struct {
+		reason, limits, kind string
+		want                 []string
+	}{
+		{"no limit", `{}`, "StorageClass", []string{"high", "low", "system-node-critical"}},
+		{"no limit of priorities", `{}`, "PriorityClass", []string{"high", "low"}},
+		{"every priority", `workloads: {priorityClasses: {allowed: ["*"]}}`, "PriorityClass", []string{"high", "low", "system-node-critical"}},
+		{"an expression", `workloads: {priorityClasses: {expression: "^(system|l)"}}`, "PriorityClass", []string{"low", "system-node-critical"}},
+		{"labels", `workloads: {priorityClasses: {selector: {matchLabels: {tier: gold}}}}`, "PriorityClass", []string{"high"}},
+		{"labels and names", `workloads: {runtimeClasses: {allowed: [l*, none], selector: {matchLabels: {tier: gold}}}}`, "RuntimeClass", []string{"high", "low", "system-node-critical"}},
+		{"a limit that allows nothing", `storage: {classes: {}}`, "StorageClass", nil},
+		{"an invalid selector", `storage: {classes: {selector: {matchExpressions: [{key: tier, operator: Is}]}}}`, "StorageClass", nil},
+		{"a kind without limits", `{}`, "VolumeAttributesClass", nil},
+	} {
+		limits := &v1alpha1.Posture{}
+		if err := yaml.UnmarshalStrict([]byte(tc.limits), limits); err != nil {
+			t.Fatal(err)
+		}
+		kind := schema.GroupVersionKind{Kind: tc.kind}
+		for _, k := range ClassKinds() {
+			if k.Kind == tc.kind {
+				kind = k
+			}
+		}
+		if diff := cmp.Diff(tc.want, AllowedClasses(limits, kind, classes)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+		}
+	}
+}
+
 func TestSelectClasses(t *testing.T) {
 	t.Parallel()
 	leaving := class("leaving", "tier=gold")

@@ -35,7 +35,8 @@ func newCapsule(streams ui.IO) *cobra.Command {
 		Long: `Capsule reads the Tenants, the TenantOwners and the CapsuleConfiguration of Capsule, from
 files or from a cluster, and lists the fields that have another effect with Tenure, or none.
 It prints a Tenant of tenure.dev for each Tenant that Tenure does not refuse, and the list on
-the error stream. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
+the error stream. It reads the TenancyProfile in the same place, since a Tenant of Capsule's has no
+hosts of the profile that begin with an asterisk. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
 layer for Capsule reads them. It writes nothing to the cluster.
 
 The exit code is 1 if Tenure refuses a Tenant, for example because of a field that it does not
@@ -72,10 +73,17 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	report := ui.Table{Header: []string{"OBJECT", "FIELD", "STATE", "MESSAGE"}}
 	var manifests bytes.Buffer
 	refused := 0
+	var hosts *v1alpha1.AllowedNames
+	if in.profile != nil {
+		hosts = in.profile.Spec.Tenants.Network.Hosts
+	}
 	for _, tenant := range in.tenants {
-		result := capsule.Translate(capsule.Input{Tenant: tenant, Unknown: in.unknown[tenant.Name], Configuration: in.configuration, Owners: in.owners})
+		result := capsule.Translate(capsule.Input{Tenant: tenant, Unknown: in.unknown[tenant.Name], Configuration: in.configuration, Owners: in.owners, Hosts: hosts})
 		if !o.keep {
 			result.Notes = append(result.Notes, dynamic(tenant, in.configuration)...)
+		}
+		if !o.keep && in.profile == nil && result.Spec.Network.Hosts == nil {
+			result.Notes = append(result.Notes, capsule.Note{Field: "spec.ingressOptions.allowWildcardHostnames", State: capsule.Different, Message: "no TenancyProfile was read: if yours allows hosts that begin with an asterisk, name its file with -f too, or the Tenant has these hosts"})
 		}
 		for _, note := range result.Notes {
 			report.Rows = append(report.Rows, []string{"Tenant/" + tenant.Name, note.Field, string(note.State), note.Message})

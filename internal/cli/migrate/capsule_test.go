@@ -125,6 +125,9 @@ func has(t *testing.T, lines []string, table string) {
 func TestOddInput(t *testing.T) {
 	t.Parallel()
 	const tenant = "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: oil}, spec: {owners: [{kind: User, name: alice}]}}\n"
+	profile := func(tenants string) string {
+		return "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {tenants: " + tenants + "}}"
+	}
 	for name, tc := range map[string]struct {
 		reason   string
 		files    map[string]string
@@ -151,7 +154,7 @@ func TestOddInput(t *testing.T) {
 		},
 		"an unknown field of the status": {
 			reason: "the status restricts nobody",
-			files:  map[string]string{"a.yaml": strings.Replace(tenant, "spec: {", "status: {burst: 3}, spec: {", 1)},
+			files:  map[string]string{"a.yaml": strings.Replace(tenant, "spec: {", "status: {burst: 3}, spec: {", 1), "profile.yaml": profile("{}")},
 			err:    []string{"Tenant/oil|all|honoured"},
 			out:    []string{"name: oil"},
 		},
@@ -159,6 +162,27 @@ func TestOddInput(t *testing.T) {
 			reason:  "a Tenant is printed once and whole",
 			files:   map[string]string{"base/a.yaml": tenant, "overlay/a.yaml": "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: oil}, spec: {cordoned: true}}"},
 			failure: "overlay/a.yaml: Tenant oil differs from the one in ",
+		},
+		"wildcards of the profile": {
+			reason: "as in the layer, a Tenant without allowWildcardHostnames has none of them",
+			files:  map[string]string{"a.yaml": tenant, "profile.yaml": profile(`{network: {hosts: {allowed: ["*.apps.example.com", www.example.com]}}}`)},
+			out:    []string{`expression: ^.*\.apps\.example\.com$`},
+		},
+		"no profile": {
+			reason: "the profile may allow wildcards",
+			files:  map[string]string{"a.yaml": tenant},
+			err:    []string{"Tenant/oil|spec.ingressOptions.allowWildcardHostnames|honoured differently|no TenancyProfile was read"},
+			out:    []string{"name: oil"},
+		},
+		"two profiles": {
+			reason:  "one may be of another cluster",
+			files:   map[string]string{"a.yaml": tenant, "b.yaml": profile(`{network: {hosts: {allowed: ["*"]}}}`), "c.yaml": profile("{}")},
+			failure: "c.yaml: two TenancyProfiles have different hosts",
+		},
+		"no manifest": {
+			reason: "a file with the word TenancyProfile, and a chart, need not be read",
+			files:  map[string]string{"a.yaml": tenant, "profile.yaml": profile("{}"), "chart/templates/profile.yaml": "kind: TenancyProfile\n{{- with .Values.x }}\n{{- end }}"},
+			out:    []string{"name: oil"},
 		},
 		"two CapsuleConfigurations": {
 			reason: "the second would hide the first",

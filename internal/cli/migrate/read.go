@@ -3,6 +3,7 @@ package migrate
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,12 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// group is the API group of Capsule.
-const group = "capsule.clastix.io"
+const (
+	// group is the API group of Capsule.
+	group = "capsule.clastix.io"
+	// profileKind is the kind of the profile of Tenure.
+	profileKind = "TenancyProfile"
+)
 
 // input are the objects of Capsule.
 type input struct {
@@ -39,9 +46,14 @@ type input struct {
 	configuration *v1beta2.CapsuleConfiguration
 	owners        []v1beta2.TenantOwner
 	others        []object
+	// profile is the TenancyProfile; nil if it was not found.
+	profile *v1alpha1.TenancyProfile
 	// read are the objects by kind and name, with their files.
 	read map[object]source
 }
+
+// buildFirst is the hint for objects that two files have.
+const buildFirst = "name the folder of one cluster; build overlays first: kustomize build FOLDER | tenure migrate capsule -f -"
 
 // source is an object, and the file that it is from.
 type source struct {
@@ -89,7 +101,7 @@ func (in *input) readFiles(path string, stdin io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", name, err)
 		}
-		if !bytes.Contains(content, []byte(group+"/")) {
+		if !bytes.Contains(content, []byte(group+"/")) && !bytes.Contains(content, []byte(profileKind)) {
 			return nil // it may be no manifest
 		}
 		return in.addAll(name, content)
@@ -99,6 +111,9 @@ func (in *input) readFiles(path string, stdin io.Reader) error {
 // addAll adds the objects in manifests. name names them in errors.
 func (in *input) addAll(name string, content []byte) error {
 	objects, err := flux.ReadObjects(content)
+	if err != nil && !bytes.Contains(content, []byte(group+"/")) {
+		return nil // it may be no manifest
+	}
 	if err != nil && bytes.Contains(content, []byte("{{")) {
 		in.templates = append(in.templates, name)
 		return nil
@@ -145,6 +160,15 @@ func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
 			}
 		}
 	}
+	profile := &unstructured.Unstructured{}
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(profileKind))
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, profile); err == nil {
+		if err := in.addProfile(profile); err != nil {
+			return err
+		}
+	} else if !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot read the TenancyProfile: %w", err)
+	}
 	slices.SortFunc(in.others, compareObjects)
 	slices.SortFunc(in.owners, func(a, b v1beta2.TenantOwner) int { return strings.Compare(a.Name, b.Name) })
 	return nil
@@ -153,6 +177,9 @@ func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
 // addFrom adds an object of a file. An object that two files have is added once. It returns an error if the two differ:
 // one of them may be a patch, or of another cluster.
 func (in *input) addFrom(file string, u *unstructured.Unstructured) error {
+	if u.GroupVersionKind().Group == v1alpha1.GroupVersion.Group && u.GetKind() == profileKind && u.GetName() == v1alpha1.ProfileName {
+		return in.addProfile(u)
+	}
 	if u.GroupVersionKind().Group != group {
 		return nil
 	}
@@ -164,8 +191,22 @@ func (in *input) addFrom(file string, u *unstructured.Unstructured) error {
 	}
 	if !reflect.DeepEqual(before.object.Object, u.Object) {
 		return ui.WithHint(fmt.Errorf("%s %s differs from the one in %s", key.kind, key.name, before.file),
-			"name the folder of one cluster; build overlays first: kustomize build FOLDER | tenure migrate capsule -f -")
+			buildFirst)
 	}
+	return nil
+}
+
+// addProfile adds a TenancyProfile. It returns an error if another one has other hosts: one of them may be a patch, or of
+// another cluster.
+func (in *input) addProfile(u *unstructured.Unstructured) error {
+	profile := &v1alpha1.TenancyProfile{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, profile); err != nil {
+		return fmt.Errorf("cannot read TenancyProfile %s: %w", u.GetName(), err)
+	}
+	if in.profile != nil && !reflect.DeepEqual(in.profile.Spec.Tenants.Network.Hosts, profile.Spec.Tenants.Network.Hosts) {
+		return ui.WithHint(errors.New("two TenancyProfiles have different hosts in spec.tenants.network.hosts"), buildFirst)
+	}
+	in.profile = profile
 	return nil
 }
 

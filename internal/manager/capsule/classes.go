@@ -3,10 +3,9 @@ package capsule
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
-	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,45 +23,25 @@ var (
 	classKinds = []schema.GroupVersionKind{storageClass, priorityClass, runtimeClass, gatewayClass, deviceClass}
 )
 
-// classes returns the classes that exist and that a Tenant allows.
-func (r *TenantReconciler) classes(ctx context.Context, tenant *v1beta2.Tenant) (v1beta2.TenantClasses, error) {
-	spec := &tenant.Spec
+// classes returns the classes that exist and that the rules allow in the namespaces of a Tenant: the Tenant decides,
+// or the TenancyProfile. It returns none as long as there is no Tenant of tenure.dev or no profile.
+func (r *TenantReconciler) classes(ctx context.Context, s *state) (v1beta2.TenantClasses, error) {
 	var out v1beta2.TenantClasses
-	var gateways *v1beta2.DefaultAllowedList
-	if spec.GatewayOptions != nil {
-		gateways = spec.GatewayOptions.AllowedClasses
+	if s.profile == nil || s.ours == nil {
+		return out, nil
 	}
+	parameters := tenancy.Parameters(s.ours.Name, s.ours, s.profile)
 	for _, kind := range []struct {
-		kind  schema.GroupVersionKind
-		list  *v1beta2.SelectorAllowedList
-		allow func(*v1beta2.SelectorAllowedList, []metav1.PartialObjectMetadata) []string
-		out   *[]string
-	}{
-		{storageClass, selectorList(spec.StorageClasses), capsule.AllowedClasses, &out.Storage},
-		{priorityClass, selectorList(spec.PriorityClasses), capsule.AllowedPriorityClasses, &out.Priority},
-		{runtimeClass, selectorList(spec.RuntimeClasses), capsule.AllowedClasses, &out.Runtime},
-		{gatewayClass, selectorList(gateways), capsule.AllowedClasses, &out.Gateway},
-		{deviceClass, spec.DeviceClasses, capsule.AllowedClasses, &out.Device},
-	} {
+		kind schema.GroupVersionKind
+		out  *[]string
+	}{{storageClass, &out.Storage}, {priorityClass, &out.Priority}, {runtimeClass, &out.Runtime}, {gatewayClass, &out.Gateway}, {deviceClass, &out.Device}} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.kind)
 		// They are only read.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !apimeta.IsNoMatchError(err) {
 			return out, fmt.Errorf("cannot list %ses: %w", kind.kind.Kind, err)
 		}
-		*kind.out = kind.allow(kind.list, list.Items)
+		*kind.out = tenancy.AllowedClasses(&parameters.Tenants, kind.kind, list.Items)
 	}
 	return out, nil
-}
-
-func selectorList(list *v1beta2.DefaultAllowedList) *v1beta2.SelectorAllowedList {
-	if list == nil {
-		return nil
-	}
-	out := list.SelectorAllowedList
-	if list.Default != "" {
-		// A default is allowed, too. Without other entries, it is the only class that is allowed.
-		out.Allowed = append(slices.Clone(out.Allowed), list.Default)
-	}
-	return &out
 }

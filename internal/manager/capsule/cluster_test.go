@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // patience is the timeout for the reconcilers on a busy machine.
 const patience = 2 * time.Minute
 
-const profileName = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {platformNamespaces: [flux-system, platform], protectedNamespaces: [corp-*]}}"
+const profileName = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {platformNamespaces: [flux-system, platform], protectedNamespaces: [corp-*], tenants: {workloads: {runtimeClasses: {allowed: [tide-*]}}}}}"
 
 var prepared sync.Once
 

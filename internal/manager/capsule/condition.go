@@ -52,7 +52,7 @@ const (
 
 // conditions returns the conditions of a Tenant of Capsule.
 func (s *state) conditions() []metav1.Condition {
-	all := []metav1.Condition{s.ready(), cordoned(s.ours != nil && s.own && s.ours.Spec.Cordoned)}
+	all := []metav1.Condition{s.ready(), s.cordoned()}
 	if s.theirs.DeletionTimestamp.IsZero() && s.reason != reasonTaken && s.reason != reasonNoProfile {
 		all = append(all, honoured(s.result.Notes))
 	}
@@ -83,6 +83,24 @@ func (s *state) ready() metav1.Condition {
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the Tenant of tenure.dev is not ready yet"
 	return c
+}
+
+// cordoned returns the condition Cordoned of the Tenant. It changes once the manager has written the parameters of all
+// namespaces, or cannot write those of one: until then, the API server still decides by the former ones.
+func (s *state) cordoned() metav1.Condition {
+	if s.ours == nil || !s.own {
+		return cordoned(false)
+	}
+	if before := apimeta.FindStatusCondition(s.theirs.Status.Conditions, conditionCordoned); before != nil && s.progressing() {
+		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}
+	}
+	return cordoned(s.ours.Spec.Cordoned)
+}
+
+// progressing reports whether the manager still writes the objects of the namespaces of ours.
+func (s *state) progressing() bool {
+	c := s.oursCondition(conditionProvisioned)
+	return c == nil || c.Status == metav1.ConditionUnknown
 }
 
 // cordoned returns the condition Cordoned, which always has a status.

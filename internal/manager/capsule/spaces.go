@@ -43,7 +43,12 @@ func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta
 		} else if ready.Status == metav1.ConditionUnknown {
 			continue
 		}
-		for _, condition := range []metav1.Condition{ready, cordoned(s.ours.Spec.Cordoned || tenancy.Cordoned(ns.Labels))} {
+		conditions := []metav1.Condition{ready}
+		// As the condition of the Tenant, it changes with the parameters of the namespace.
+		if !s.progressing() || apimeta.FindStatusCondition(space.Conditions, conditionCordoned) == nil {
+			conditions = append(conditions, cordoned(s.ours.Spec.Cordoned || tenancy.Cordoned(ns.Labels)))
+		}
+		for _, condition := range conditions {
 			condition.Message = shorten(condition.Message)
 			apimeta.SetStatusCondition(&space.Conditions, condition)
 		}

@@ -87,6 +87,10 @@ func TestStatus(t *testing.T) {
 	})
 	apply(t, admin, tenant+", cordoned: true}}")
 	ours(t, c, "wind", "cordoned", func(o *v1alpha1.Tenant) bool { return o.Spec.Cordoned })
+	theirs(t, c, "wind", "active until the namespace has its parameters", func(tt *v1beta2.Tenant) bool {
+		return tt.Status.ObservedGeneration == tt.Generation && tt.Status.State == "Active" &&
+			hasCondition(tt, "Cordoned", metav1.ConditionFalse, "may make changes") && spaceHas(tt, "Cordoned", metav1.ConditionFalse, "Active") && spaceHas(tt, "Ready", metav1.ConditionUnknown, "Progressing")
+	})
 	provision(t, c, "wind", metav1.ConditionTrue, "wind-a")
 	theirs(t, c, "wind", "cordoned with its namespace", func(tt *v1beta2.Tenant) bool {
 		return hasCondition(tt, "Cordoned", metav1.ConditionTrue, "must not make changes") && spaceHas(tt, "Cordoned", metav1.ConditionTrue, "Cordoned") && tt.Status.State == "Cordoned"
@@ -103,12 +107,13 @@ func TestStatusClasses(t *testing.T) {
 	apply(t, admin, class("storage.k8s.io/v1, kind: StorageClass", "tide-fast", "", "provisioner: x"))
 	apply(t, admin, class("scheduling.k8s.io/v1, kind: PriorityClass", "tide-high", "tide: gold", "value: 1"))
 	apply(t, admin, class("node.k8s.io/v1, kind: RuntimeClass", "tide-vm", "", "handler: x"))
+	apply(t, admin, class("node.k8s.io/v1, kind: RuntimeClass", "calm-vm", "", "handler: x"))
 	apply(t, admin, `{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: tide}, spec: {owners: [{kind: User, name: alice}], storageClasses: {allowed: [tide-fast, tide-none]}, priorityClasses: {matchLabels: {tide: gold}}}}`)
 	tenant := theirs(t, c, "tide", "with its classes", func(tt *v1beta2.Tenant) bool {
 		return slices.Equal(tt.Status.Classes.Storage, []string{"tide-fast"}) && slices.Equal(tt.Status.Classes.Priority, []string{"tide-high"})
 	})
-	if !slices.Contains(tenant.Status.Classes.Runtime, "tide-vm") {
-		t.Errorf("without a list, runtime classes are %v", tenant.Status.Classes.Runtime)
+	if diff := cmp.Diff([]string{"tide-vm"}, tenant.Status.Classes.Runtime); diff != "" {
+		t.Errorf("runtime classes, about which the TenancyProfile decides (-want +got):\n%s", diff)
 	}
 	apply(t, admin, class("scheduling.k8s.io/v1, kind: PriorityClass", "tide-low", "tide: gold", "value: 0"))
 	theirs(t, c, "tide", "with the new class", func(tt *v1beta2.Tenant) bool {

@@ -115,6 +115,8 @@ type state struct {
 	// reconciler may write it.
 	ours *v1alpha1.Tenant
 	own  bool
+	// profile is the TenancyProfile; nil if there is none, and before it is read.
+	profile *v1alpha1.TenancyProfile
 	// configuration is the CapsuleConfiguration; nil if there is none.
 	configuration *v1beta2.CapsuleConfiguration
 	// promoted are the service accounts that owners made owners, and entitled are those to which
@@ -163,6 +165,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 		s.refuse(reasonNoProfile, "there is no valid TenancyProfile named "+v1alpha1.ProfileName)
 		return nil
 	}
+	s.profile = profile
 	configuration := &v1beta2.CapsuleConfiguration{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: v1beta2.ConfigurationName}, configuration); apierrors.IsNotFound(err) {
 		configuration = nil
@@ -355,7 +358,7 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	status := &s.theirs.Status
 	status.ObservedGeneration = s.theirs.Generation
 	status.State, status.Size, status.Namespaces = v1beta2.StateActive, 0, nil
-	classes, err := r.classes(ctx, s.theirs)
+	classes, err := r.classes(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -379,7 +382,7 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 			}
 			status.Promotions = promotions
 		}
-		if s.ours.Spec.Cordoned {
+		if s.cordoned().Status == metav1.ConditionTrue {
 			status.State = v1beta2.StateCordoned
 		}
 	}

@@ -62,7 +62,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("tenant").
 		For(&v1alpha1.Tenant{}).
-		Watches(&v1alpha1.Tenant{}, sameHosts(mgr.GetClient()), builder.WithPredicates(hostsChanged)).
+		Watches(&v1alpha1.Tenant{}, r.sameHosts(), builder.WithPredicates(hostsChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return interested(ctx, mgr.GetClient(), o)
 		}), builder.WithPredicates(namespaceChanged)).

@@ -96,6 +96,8 @@ type reconcileState struct {
 	// syncFailed are the failures that Flux reports for repositories, and syncAwaited the
 	// repositories without a report yet.
 	syncFailed, syncAwaited []string
+	// ownHosts are the hosts that the Tenant sets; nil if the profile decides.
+	ownHosts *v1alpha1.AllowedNames
 	// shared are the hosts that other tenants may have, too.
 	shared []sharedHosts
 	// retryAfter is the time until the Tenant must be reconciled again without a change. Zero
@@ -193,7 +195,7 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 	} else if f.profile != nil {
 		apimeta.SetStatusCondition(&status.Conditions, f.synced())
 	}
-	if f.tenant.Spec.Network.Hosts == nil {
+	if f.tenant.Spec.Network.Hosts == nil || f.profile != nil && f.ownHosts == nil {
 		apimeta.RemoveStatusCondition(&status.Conditions, ConditionHostsSeparate)
 	} else if f.profile != nil {
 		apimeta.SetStatusCondition(&status.Conditions, f.hostsSeparate())

@@ -58,7 +58,11 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		return ctrl.Result{}, nil, err
 	}
 	if tenant != nil {
-		err = r.applyMetadata(ctx, ns, desired)
+		var labels map[string]string
+		if labels, err = r.applyMetadata(ctx, ns, desired); err == nil {
+			// The label that cordoned the namespace may be gone since the parameters were computed.
+			desired.Parameters.Spec.Cordoned = tenant.Spec.Cordoned || tenancy.Cordoned(labels)
+		}
 	} else {
 		err = r.applyLevel(ctx, ns, desired)
 	}
@@ -339,18 +343,21 @@ func (r *Reconciler) applyLevel(ctx context.Context, ns *corev1.Namespace, desir
 }
 
 // applyMetadata sets the Tenant's labels and annotations on its namespace, and removes the
-// ones that the manager set and the Tenant no longer has.
-func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {
+// ones that the manager set and the Tenant no longer has. It returns the labels that the namespace then has.
+func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) (map[string]string, error) {
 	labels, labelsKnown := changes(ns.Labels, desired.Labels, owned(ns, "f:labels"))
 	annotations, annotationsKnown := changes(ns.Annotations, desired.Annotations, owned(ns, "f:annotations"))
+	result := ns.Labels
 	if len(labels)+len(annotations) > 0 {
+		changed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}
 		patch := mergePatch(ns, map[string]any{"labels": labels, "annotations": annotations})
-		if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
-			return fmt.Errorf("cannot remove labels and annotations from namespace %s: %w", ns.Name, err)
+		if err := r.Client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
+			return nil, fmt.Errorf("cannot remove labels and annotations from namespace %s: %w", ns.Name, err)
 		}
+		result = changed.Labels
 	}
 	if labelsKnown && annotationsKnown && len(labels)+len(annotations) == 0 {
-		return nil
+		return result, nil
 	}
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("v1")
@@ -362,9 +369,9 @@ func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, de
 		u.SetAnnotations(desired.Annotations)
 	}
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("cannot label namespace %s: %w", ns.Name, err)
+		return nil, fmt.Errorf("cannot label namespace %s: %w", ns.Name, err)
 	}
-	return nil
+	return u.GetLabels(), nil
 }
 
 // changes returns the removals, as a merge patch, and whether the namespace has all wanted

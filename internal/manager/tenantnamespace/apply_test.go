@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,4 +67,43 @@ func TestStaleAccount(t *testing.T) {
 	if diff := cmp.Diff(theirs.Labels, got.Labels); diff != "" {
 		t.Errorf("somebody else's account is taken for the manager's (-want +got):\n%s", diff)
 	}
+}
+
+// TestUncordonedAtOnce ends the cordon of a Tenant of Capsule's, whose namespaces have a label for it: the parameters
+// change with the label, not one reconcile later.
+func TestUncordonedAtOnce(t *testing.T) {
+	t.Parallel()
+	w, r := newWorld(t, "https://git.example.com/acme/app")
+	is := func(reason string, want bool) {
+		t.Helper()
+		parameters, ns := &v1alpha1.TenantParameters{}, &corev1.Namespace{}
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: "dev", Name: v1alpha1.ParametersName}, parameters); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Get(t.Context(), client.ObjectKey{Name: "dev"}, ns); err != nil {
+			t.Fatal(err)
+		}
+		if label := tenancy.Cordoned(ns.Labels); parameters.Spec.Cordoned != want || label != want {
+			t.Errorf("%s: the parameters say %v, the label says %v, want %v", reason, parameters.Spec.Cordoned, label, want)
+		}
+	}
+	change := func(cordoned bool) {
+		t.Helper()
+		tenant := &v1alpha1.Tenant{}
+		if err := w.Get(t.Context(), client.ObjectKey{Name: "dev"}, tenant); err != nil {
+			t.Fatal(err)
+		}
+		tenant.Spec.Cordoned, tenant.Spec.Namespaces.Labels = cordoned, nil
+		if cordoned {
+			tenant.Spec.Namespaces.Labels = map[string]string{v1alpha1.LabelCapsuleCordoned: "true"}
+		}
+		if err := w.Update(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+		w.look(t, r)
+	}
+	change(true)
+	is("cordoned", true)
+	change(false)
+	is("not cordoned any more", false)
 }

@@ -27,6 +27,7 @@ func kinds() []schema.GroupKind {
 	all := []schema.GroupKind{
 		{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "DaemonSet"},
 		{Group: "batch", Kind: "CronJob"}, {Group: "batch", Kind: "Job"},
+		{Group: "apps", Kind: "ReplicaSet"}, {Kind: "ReplicationController"}, {Kind: "PodTemplate"},
 		{Kind: "Service"}, {Kind: "PersistentVolumeClaim"},
 		{Group: "networking.k8s.io", Kind: "Ingress"},
 		{Group: "resource.k8s.io", Kind: "ResourceClaim"}, {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"},
@@ -36,6 +37,7 @@ func kinds() []schema.GroupKind {
 	for _, kind := range []string{"Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"} {
 		all = append(all, schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: kind})
 	}
+	all = append(all, schema.GroupKind{Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet"})
 	for _, kind := range append(flux.AllKinds(), flux.ResourceSet, flux.ResourceSetInputProvider) {
 		if kind != flux.HelmChart && kind != flux.ExternalArtifact {
 			all = append(all, kind.GroupVersionKind().GroupKind())
