@@ -97,7 +97,8 @@ func SecretUses(u *unstructured.Unstructured) []SecretUse {
 const CopyAnnotation = "fluxcd.controlplane.io/copyFrom"
 
 // copiedSecrets returns the Secrets that the templates of a ResourceSet copy, without those whose name is a
-// template. A pull secret is for the registry of the first OCIRepository.
+// template. A copy that another template reads is for what this one reads, and a pull secret is for the
+// registry of the first OCIRepository.
 func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
 	templates := Templates(set)
 	var registry string
@@ -116,10 +117,25 @@ func copiedSecrets(set *unstructured.Unstructured) []SecretUse {
 		use := SecretUse{Namespace: namespace, Name: name, Purpose: ForCopy}
 		if template["type"] == "kubernetes.io/dockerconfigjson" {
 			use.Purpose, use.URL = ForRegistry, registry
+		} else if read, ok := readerOf(templates, template); ok {
+			use.Purpose, use.Key, use.Target, use.URL = read.Purpose, read.Key, read.Target, read.URL
 		}
 		uses = append(uses, use)
 	}
 	return uses
+}
+
+// readerOf returns the first use of a Secret by the other templates of its ResourceSet.
+func readerOf(templates []map[string]any, secret map[string]any) (SecretUse, bool) {
+	name, _, _ := unstructured.NestedString(secret, "metadata", "name")
+	for _, template := range templates {
+		for _, use := range SecretUses(&unstructured.Unstructured{Object: template}) {
+			if use.Name == name && use.Purpose != ForCopy {
+				return use, true
+			}
+		}
+	}
+	return SecretUse{}, false
 }
 
 // entries returns the maps in a list of an object.

@@ -40,6 +40,12 @@ func TestSecretUses(t *testing.T) {
 				{kind: ConfigMap, metadata: {annotations: {fluxcd.controlplane.io/copyFrom: a/c}}}, {kind: Secret}]}}`,
 			[]SecretUse{{Namespace: "b", Name: "pull", Purpose: ForRegistry, URL: "oci://x/<< inputs.tenant >>"}, {Namespace: "a", Name: "values", Purpose: ForCopy}},
 		},
+		"a copy that a source of the ResourceSet reads": {
+			`{kind: ResourceSet, metadata: {namespace: a}, spec: {resources: [
+				{kind: Secret, metadata: {name: auth, namespace: "<< inputs.tenant >>", annotations: {fluxcd.controlplane.io/copyFrom: a/git}}},
+				{kind: GitRepository, metadata: {name: apps, namespace: "<< inputs.tenant >>"}, spec: {url: "<< inputs.url >>", secretRef: {name: auth}}}]}}`,
+			[]SecretUse{{Namespace: "a", Name: "git", Purpose: ForGit, URL: "<< inputs.url >>"}},
+		},
 		"copies of a template": {
 			`{kind: ResourceSet, metadata: {namespace: a}, spec: {resourcesTemplate: "<<- if inputs.x >>\nkind: Secret\nmetadata:\n  name: << inputs.x | quote >>\n  annotations: {fluxcd.controlplane.io/copyFrom: a/values}\n<<- end >>\n"}}`,
 			[]SecretUse{{Namespace: "a", Name: "values", Purpose: ForCopy}},

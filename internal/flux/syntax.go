@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 )
@@ -53,9 +54,48 @@ func ReadYAML(file string, content []byte) ([]map[string]any, error) {
 	return all, nil
 }
 
+// mistakes are those about which the parser names no line, or not the cause, each with the function that returns its place
+// in a file, or a negative number.
+var mistakes = []struct {
+	reason string
+	find   func(content []byte, err error) int
+}{
+	{"it is not in UTF-8: save it in this encoding", func(content []byte, _ error) int {
+		if utf8.Valid(content) {
+			return -1
+		}
+		return bytes.IndexFunc(content, func(r rune) bool { return r == utf8.RuneError })
+	}},
+	{"it has a merge conflict: resolve it", func(content []byte, _ error) int {
+		if at := conflict.FindIndex(content); at != nil {
+			return at[0]
+		}
+		return -1
+	}},
+	{"the alias has no anchor before it", func(content []byte, err error) int {
+		if m := unknownAnchor.FindStringSubmatch(err.Error()); m != nil {
+			return bytes.Index(content, []byte("*"+m[1]))
+		}
+		return -1
+	}},
+}
+
+var (
+	// conflict matches the line with which Git begins a conflict.
+	conflict = regexp.MustCompile(`(?m)^<<<<<<< `)
+	// unknownAnchor matches the parser's error about an alias.
+	unknownAnchor = regexp.MustCompile(`unknown anchor '(\S+)' referenced`)
+)
+
 // syntaxError returns the error of a parser for a document that begins below the line before.
 func syntaxError(file string, content []byte, before int, err error) error {
 	e := &SyntaxError{File: file, Line: before + 2, Reason: err.Error()}
+	for _, mistake := range mistakes {
+		if at := mistake.find(content, err); at >= 0 {
+			e.Line, e.Reason = bytes.Count(content[:at], []byte("\n"))+1, mistake.reason
+			return e
+		}
+	}
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		return e

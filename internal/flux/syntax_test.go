@@ -14,6 +14,10 @@ func TestReadYAML(t *testing.T) {
 	for _, tc := range []struct{ reason, content, want string }{
 		{"an indentation", "kind: X\nmetadata:\n  name: a\n bad: [\n", "f.yaml:4 is not valid YAML: did not find expected key"},
 		{"a second colon", "a: b\nc: d: e\n", "f.yaml:2 is not valid YAML: mapping values are not allowed in this context"},
+		{"another encoding", "a: b\nc: \"\xff\"\n", "f.yaml:2 is not valid YAML: it is not in UTF-8: save it in this encoding"},
+		{"a mistake beside the replacement character", "a: \ufffd\nc: d: e\n", "f.yaml:2 is not valid YAML: mapping values are not allowed in this context"},
+		{"a merge conflict", "a: 1\n---\nb:\n<<<<<<< HEAD\n  c: 1\n=======\n  c: 2\n>>>>>>> x\n", "f.yaml:4 is not valid YAML: it has a merge conflict: resolve it"},
+		{"an alias without an anchor", "a: 1\nb: *c\n", "f.yaml:2 is not valid YAML: the alias has no anchor before it"},
 		{"a tab", "a:\n\t- b\n", "f.yaml:2 is not valid YAML: the line begins with a tab: indent it with spaces"},
 		{"a later document", "a: 1\n---\nb: 2\nc: d: e\n", "f.yaml:4 is not valid YAML: mapping values are not allowed in this context"},
 		{"a later document whose separator has a comment", "# ours\na: 1\n--- # two\nb: 2\n\nc: d: e\n", "f.yaml:6 is not valid YAML: mapping values are not allowed in this context"},

@@ -52,7 +52,7 @@ func (c *Cluster) addFake(f Fake) {
 // fakeSecrets makes the Secrets that objects of Flux lack until the cluster ends. It waits for
 // the failure of an object, since the fleet may have the Secret.
 func (c *Cluster) fakeSecrets(kube client.WithWatch) error {
-	kinds, retried := flux.AllKinds(), map[flux.Ref]bool{}
+	kinds, retried := lackingKinds(), map[flux.Ref]bool{}
 	return flux.Watch(c.life, kube, flux.Selection{Kinds: kinds}, func(rows []flux.Row) error {
 		for _, row := range rows {
 			if !lacksSecret(row) {
@@ -65,6 +65,10 @@ func (c *Cluster) fakeSecrets(kube client.WithWatch) error {
 		return nil
 	})
 }
+
+// lackingKinds returns the kinds whose objects may lack a Secret: those of Flux, and a ResourceSet, which
+// copies Secrets.
+func lackingKinds() []flux.Kind { return append(flux.AllKinds(), flux.ResourceSet) }
 
 // lacksSecret reports whether the message of an object may be about a missing Secret.
 func lacksSecret(row flux.Row) bool {

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -172,6 +174,29 @@ func TestFakeForAnothersSecret(t *testing.T) {
 	if requests[0] == "" || requests[0] != requests[1] {
 		t.Errorf("reconciliation was requested at %q", requests)
 	}
+}
+
+// TestFakeForACopy checks that a Secret is made that only a ResourceSet lacks.
+func TestFakeForACopy(t *testing.T) {
+	t.Parallel()
+	set := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "fluxcd.controlplane.io/v1", "kind": "ResourceSet", "metadata": map[string]any{"name": "teams", "namespace": "flux-system"},
+		"spec": map[string]any{"resources": []any{map[string]any{
+			"kind": "Secret", "metadata": map[string]any{"name": "auth", "annotations": map[string]any{flux.CopyAnnotation: "flux-system/git-auth"}},
+		}}},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "reason": "ReconciliationFailed",
+			"message": `failed to copy data from Secret/flux-system/git-auth: secrets "git-auth" not found`,
+		}}},
+	}}
+	c := &Cluster{client: fake.NewClientset(), life: t.Context()}
+	c.opts.Report = func(error) {}
+	kube := fakeclient.NewClientBuilder().WithScheme(flux.NewScheme()).WithObjects(set).Build()
+	go func() { _ = c.fakeSecrets(kube) }()
+	testwait.For(t, "the Secret that the ResourceSet copies", 10*time.Second, func() (bool, string) {
+		_, err := c.client.CoreV1().Secrets("flux-system").Get(t.Context(), "git-auth", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // TestInvent checks the keys of invented Secrets, by their use.

@@ -142,7 +142,7 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	}
 	if !slices.ContainsFunc(objects, isFluxDeployment) {
 		name := path.Join(f.declared, componentsFile)
-		f.FlagsUnknown = !isFile(f.Dir, name) && !f.contains(fluxInstall)
+		f.FlagsUnknown = !isFile(f.Dir, name) && !f.contains(fluxInstall) && !slices.ContainsFunc(f.built(f.Path, nil), isFluxDeployment)
 		f.Overlay[name] = opts.componentsFor(f)
 	}
 	sync, found := findSync(f.built(f.System, objects), f.Path)

@@ -208,7 +208,14 @@ func TestFlagsUnknown(t *testing.T) {
 		"Flux's manifests":                       {map[string]string{system + "gotk-components.yaml": deployment, system + "gotk-sync.yaml": rootSync}, false},
 		"patches of a Flux that updates itself":  {map[string]string{"clusters/staging/flux.yaml": "spec:\n  patches:\n  - patch: '[]'\n    target: {kind: Deployment, name: kustomize-controller}\n"}, false},
 		"a chart of Flux":                        {map[string]string{"clusters/staging/flux.yaml": "kind: HelmRelease\nspec: {chart: {spec: {chart: flux2, version: 2.x}}}\n"}, false},
-		"an account of Flux":                     {map[string]string{"clusters/staging/apps.yaml": "kind: Kustomization\nspec: {serviceAccountName: kustomize-controller}\n"}, true},
+		"Flux's manifests in a base": {map[string]string{
+			"clusters/staging/kustomization.yaml": "resources: [../../apps/flux]\n",
+			"apps/flux/kustomization.yaml":        kustomization, "apps/flux/gotk-components.yaml": deployment, "apps/flux/gotk-sync.yaml": rootSync,
+		}, false},
+		"Flux's manifests of another cluster": {map[string]string{
+			"clusters/staging/kustomization.yaml": "resources: []\n", "apps/flux/kustomization.yaml": kustomization, "apps/flux/gotk-components.yaml": deployment, "apps/flux/gotk-sync.yaml": rootSync,
+		}, true},
+		"an account of Flux": {map[string]string{"clusters/staging/apps.yaml": "kind: Kustomization\nspec: {serviceAccountName: kustomize-controller}\n"}, true},
 	} {
 		f, err := Load(folder(t, tc.files), "clusters/staging", Options{URL: "https://git.example.com/x", Branch: "main", Components: []byte(deployment)})
 		if err != nil {
@@ -274,8 +281,9 @@ patches:
 		files map[string]string
 		roots int
 	}{
-		"System":  {map[string]string{"clusters/staging/flux-system/kustomization.yaml": fmt.Sprintf(overlay, "../../../base", "../../../components")}, 0},
-		"Cluster": {map[string]string{"clusters/staging/kustomization.yaml": fmt.Sprintf(overlay, "../../other", "../../components"), "other/kustomization.yaml": "resources: [root.yaml]\n", "other/root.yaml": base}, 2},
+		"System":                         {map[string]string{"clusters/staging/flux-system/kustomization.yaml": fmt.Sprintf(overlay, "../../../base", "../../../components")}, 0},
+		"Cluster":                        {map[string]string{"clusters/staging/kustomization.yaml": fmt.Sprintf(overlay, "../../other", "../../components"), "other/kustomization.yaml": "resources: [root.yaml]\n", "other/root.yaml": base}, 2},
+		"Cluster, with Flux's manifests": {map[string]string{"clusters/staging/kustomization.yaml": fmt.Sprintf(overlay, "../../base", "../../components")}, 2},
 	} {
 		all := maps.Clone(files)
 		maps.Copy(all, tc.files)

@@ -245,8 +245,14 @@ func isRoot(u unstructured.Unstructured, objects []unstructured.Unstructured) bo
 	return slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool { return references(&u, &o) })
 }
 
-// eachManifest calls read with each YAML file of a folder until read returns false.
+// eachManifest calls read with each YAML file of a folder, other than Flux's own manifests, until read
+// returns false.
 func eachManifest(fleet fs.FS, folder string, read func(file string, content []byte) bool) {
+	eachFile(fleet, folder, func(file string) bool { return path.Base(file) != componentsFile }, read)
+}
+
+// eachFile calls read with each YAML file of a folder whose path is wanted, until read returns false.
+func eachFile(fleet fs.FS, folder string, wanted func(file string) bool, read func(file string, content []byte) bool) {
 	entries := 0
 	_ = fs.WalkDir(fleet, folder, func(name string, d fs.DirEntry, err error) error {
 		if entries++; entries > maxEntries {
@@ -257,7 +263,7 @@ func eachManifest(fleet fs.FS, folder string, read func(file string, content []b
 			return nil //nolint:nilerr // an unreadable folder has no manifests; its reader reports it
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
 			return fs.SkipDir
-		case !d.Type().IsRegular() || ext != ".yaml" && ext != ".yml" || d.Name() == componentsFile:
+		case !d.Type().IsRegular() || ext != ".yaml" && ext != ".yml" || !wanted(name):
 			return nil
 		}
 		if info, err := d.Info(); err != nil || info.Size() > maxManifest {

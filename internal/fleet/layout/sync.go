@@ -112,7 +112,8 @@ func (f *Fleet) withOverlay(folder string) (root string, remove func(), err erro
 	}
 	remove = func() { _ = os.RemoveAll(root) }
 	// The files that kustomize reads: the build of the complete fleet reports others.
-	eachManifest(os.DirFS(f.Dir), ".", func(name string, content []byte) bool {
+	every := func(string) bool { return true }
+	eachFile(os.DirFS(f.Dir), ".", every, func(name string, content []byte) bool {
 		err = errors.Join(err, writeFile(root, name, content))
 		return err == nil
 	})
