@@ -1,13 +1,18 @@
 package get
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -85,5 +90,36 @@ roles: []
 		case (showing == nil) != (c.wantErr == "") || showing != nil && showing.Error() != c.wantErr:
 			t.Errorf("%s (%s): want the error %q, got %v", c.reason, c.args, c.wantErr, showing)
 		}
+	}
+}
+
+// TestCompleteTenantsInTime completes the names of a cluster that accepts connections and answers nothing.
+func TestCompleteTenantsInTime(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "https://` + listener.Addr().String() + `"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`
+	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	cmd := NewCommand(ui.IO{Out: &out, Err: &errs})
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs([]string{cobra.ShellCompRequestCmd, "tenants", "--kubeconfig", kubeconfig, ""})
+	began := time.Now()
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The default timeout of a TLS handshake is 10 s.
+	if took := time.Since(began); took > 2*complete.Timeout {
+		t.Errorf("the completion took %s, want about %s", took, complete.Timeout)
+	}
+	if want := ":1\n"; out.String() != want {
+		t.Errorf("got %q, want no names and the directive of an error, %q", out.String(), want)
 	}
 }
