@@ -199,8 +199,8 @@ generate-check: check-tools ## fail when a generated file is not up to date
 	@hack/generate-check.sh
 
 .PHONY: golden
-golden: build ## write the golden reports of the public fleets anew
-	@$(GO) test ./test/e2e -run TestVerifyPublicFleets -parallel 1 -timeout $(TIMEOUT) -update
+golden: build ## write the golden reports of the public fleets, and the report in the documentation, anew
+	@$(GO) test ./test/e2e -run '^TestVerifyPublicFleets$$|^TestAblation$$/^$$' -parallel 1 -timeout $(TIMEOUT) -update
 
 .PHONY: ablation
 ablation: build ## take each control of the example fleet away, try all attacks each time, and print what gets through

@@ -57,6 +57,7 @@ func describe(page *strings.Builder, cmd *cobra.Command) {
 		return
 	}
 	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
 	about := cmd.Long
 	if about == "" {
 		about = cmd.Short

@@ -49,7 +49,7 @@ func (r *recorder) check() int {
 	code := 0
 	for _, request := range admission.Requests() {
 		if admission.Unrefused(request) == "" && !r.shown(request) {
-			fmt.Fprintf(os.Stderr, "no test shows that %s refuses the %s of %s\n", request.Rule, request.Operation, request.Resource)
+			fmt.Fprintf(os.Stderr, "no test shows that %s refuses the %s of %s: add a refused request to the tables of the package, or a breach to everyrequest_test.go\n", request.Rule, request.Operation, request.Resource)
 			code = 1
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/up"
 	"github.com/tenure-dev/tenure/internal/cli/verify"
 	"github.com/tenure-dev/tenure/internal/cli/version"
+	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -78,6 +79,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Short: "Make a Kubernetes cluster with Flux multi-tenant, and prove it",
 		Long: `Tenure turns a Kubernetes cluster with Flux into a multi-tenant platform and
 proves that its tenants are isolated.`,
+		Version:       release.Current().Version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true, // Run prints them
 		SilenceUsage:  true,

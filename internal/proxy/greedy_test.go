@@ -129,7 +129,7 @@ func TestUnknownTokens(t *testing.T) {
 			s := facing(t, func(w http.ResponseWriter, _ *http.Request) {
 				<-release
 				w.WriteHeader(http.StatusUnauthorized)
-			}, Options{MaxInFlight: limit})
+			}, Options{Limits: Limits{MaxInFlight: limit}})
 			s.proxy.reviews.tokens = newReviews(s.proxy.host, s.proxy.transports.short, func(bool) {}).tokens
 			var refused, unknown atomic.Int64
 			var all sync.WaitGroup
@@ -165,7 +165,7 @@ func TestWatchesOfManyNamespaces(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = http.NewResponseController(w).Flush() // as if there were no events
 		<-r.Context().Done()
-	}), Options{MaxWatches: 10})
+	}), Options{Limits: Limits{MaxWatches: 10}})
 	reader(t, s.proxy, "ann", numbered("a", 3*namespacesPerWatch)...)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	ended := make(chan string, 2)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -36,6 +37,30 @@ const (
 	// more: the proxy opens a watch of about 10 KB for each namespace.
 	namespacesPerWatch = 4
 )
+
+// Limits are the limits that an admin can choose; 0 means the default. Each has a flag of the command `proxy`.
+type Limits struct {
+	// MaxInFlight is the maximum number of concurrent requests other than watches, upgrades
+	// and logs; 0 means 400, the API server's default.
+	MaxInFlight int
+	// MaxWatches is the maximum number of open watches of one user that the proxy answers,
+	// and of open watches, logs and upgraded connections that it passes on; 0 means 1,000.
+	// The service accounts of a tenant, or of a namespace without a tenant, count as one
+	// user.
+	MaxWatches int
+	// MaxLists is the maximum number of lists that the proxy answers for one user at a
+	// time; 0 means 50. To the API server, the lists of all users come from the proxy.
+	MaxLists int
+}
+
+// orDefaults returns the limits with their defaults.
+func (l Limits) orDefaults() Limits {
+	return Limits{
+		MaxInFlight: cmp.Or(l.MaxInFlight, defaultInFlight),
+		MaxWatches:  cmp.Or(l.MaxWatches, defaultWatches),
+		MaxLists:    cmp.Or(l.MaxLists, defaultLists),
+	}
+}
 
 // ReceiveBuffer is the maximum number of bytes of a request's body, over HTTP/2, that an
 // http.Server which serves a [Proxy] may hold for a handler that has not read them.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,17 +36,8 @@ type Options struct {
 	// Capsule also reads Capsule's ProxySettings and GlobalProxySettings
 	// (capsule.clastix.io), whose CRDs must exist.
 	Capsule bool
-	// MaxInFlight is the maximum number of concurrent requests other than watches, upgrades
-	// and logs; 0 means 400, the API server's default.
-	MaxInFlight int
-	// MaxWatches is the maximum number of open watches of one user that the proxy answers,
-	// and of open watches, logs and upgraded connections that it passes on; 0 means 1,000.
-	// The service accounts of a tenant, or of a namespace without a tenant, count as one
-	// user.
-	MaxWatches int
-	// MaxLists is the maximum number of lists that the proxy answers for one user at a
-	// time; 0 means 50. To the API server, the lists of all users come from the proxy.
-	MaxLists int
+	// Limits are the limits that an admin can choose.
+	Limits Limits
 	// Registry registers the metrics; nil means a new registry.
 	Registry prometheus.Registerer
 	// Audit receives audit events (audit.k8s.io/v1, one per line of JSON) for each request
@@ -114,14 +104,15 @@ func New(o Options) (*Proxy, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	limits := o.Limits.orDefaults()
 	p := &Proxy{
 		host: host, log: o.Log,
 		rules:                    map[schema.GroupResource]Rule{},
-		inFlight:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
-		entering:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
-		watches:                  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
-		lists:                    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
-		perUser:                  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
+		inFlight:                 newQuota(0, limits.MaxInFlight),
+		entering:                 newQuota(0, limits.MaxInFlight),
+		watches:                  newQuota(limits.MaxWatches, maxAllWatches),
+		lists:                    newQuota(limits.MaxLists, 0),
+		perUser:                  newQuota(max(1, limits.MaxInFlight/inFlightShare), 0),
 		watchGate:                newGate(maxOpening, maxOpeningEach),
 		memory:                   budget.New(budget.Default()),
 		audit:                    &auditor{to: o.Audit, log: o.Log},

@@ -221,7 +221,7 @@ func TestShareOfRequests(t *testing.T) {
 		if r.URL.Path == "/held" {
 			<-release
 		}
-	}, Options{MaxInFlight: 8})
+	}, Options{Limits: Limits{MaxInFlight: 8}})
 	var held sync.WaitGroup
 	for range 2 {
 		held.Go(func() { s.raw(t, s.request(t, http.MethodGet, "/held", "greedy")) })
@@ -246,7 +246,7 @@ func TestShareOfRequests(t *testing.T) {
 // them, share the limits.
 func TestShareOfAccounts(t *testing.T) {
 	t.Parallel()
-	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {}, Options{MaxLists: 1, MaxWatches: 1, MaxInFlight: inFlightShare})
+	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {}, Options{Limits: Limits{MaxLists: 1, MaxWatches: 1, MaxInFlight: inFlightShare}})
 	for name, set := range map[string]map[string]string{
 		"a-1": {v1alpha1.LabelTenant: "a"}, "a-2": {v1alpha1.LabelTenant: "a"}, "b-1": {v1alpha1.LabelFluxTenant: "b"}, "tools": nil, "other": nil,
 	} {

@@ -226,7 +226,7 @@ func TestWatchQuota(t *testing.T) {
 	s := fixture(t)
 	apply(t, namespace("quota-a", "quota")+tenant("quota", accountOwner("quota-a", "owner")))
 	own := *s
-	own.proxy = newProxy(t, s.rest, Options{MaxWatches: 1})
+	own.proxy = newProxy(t, s.rest, Options{Limits: Limits{MaxWatches: 1}})
 	own.server = serve(own.proxy)
 	t.Cleanup(own.server.Close)
 	config := own.as(account(t, "quota-a", "owner"))
@@ -266,7 +266,7 @@ func TestWatchQuotaOfImpersonators(t *testing.T) {
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: paid}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paid}, subjects: [{kind: ServiceAccount, name: lender, namespace: paid-a}]}`)
 	own := *s
-	own.proxy = newProxy(t, s.rest, Options{MaxWatches: 1})
+	own.proxy = newProxy(t, s.rest, Options{Limits: Limits{MaxWatches: 1}})
 	own.server = serve(own.proxy)
 	t.Cleanup(own.server.Close)
 	as := func(user string) *rest.Config {

@@ -39,7 +39,7 @@ func TestComplete(t *testing.T) {
 		exclusion, excluded := Excluded()[key]
 		switch {
 		case !inRow[key] && !excluded:
-			t.Errorf("%s (%s) is in no row: add its key to the rows of the controls that stop it, or to Excluded with the reason", key, a.Title)
+			t.Errorf("%s (%s) is in no row: add its key to the rows of the controls that stop it in rows.go, or to listedExclusions there with the reason", key, a.Title)
 		case inRow[key] && excluded:
 			t.Errorf("%s is excluded, and in a row all the same", key)
 		case excluded && exclusion.Reason == "":
@@ -171,10 +171,10 @@ func TestTenureRowsCoverFlux(t *testing.T) {
 			all, stopped = all && known, stopped && !excluded[a.Key()].Through
 		}
 		if !some && !all {
-			t.Errorf("%s is in no row, and not all of it is excluded", id)
+			t.Errorf("%s is in no row: name it in Rows of the rule that stops it, add its keys to the rows of other controls that stop it in tenure.go, or all of them to TenureExcluded with the reason", id)
 		}
 		if !stopped {
-			t.Errorf("%s gets through", id)
+			t.Errorf("%s gets through in a fleet with Tenure's rules: add a control that stops it, or correct TenureExcluded", id)
 		}
 	}
 }

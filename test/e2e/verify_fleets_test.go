@@ -15,9 +15,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// update makes the tests rewrite the golden reports: go test ./test/e2e -run
-// TestVerifyPublicFleets -update.
-var update = flag.Bool("update", false, "write the golden reports anew")
+// update makes the tests write the golden reports, and the report of the example in README.md and
+// docs/how-to/verify.md: make golden.
+var update = flag.Bool("update", false, "write the golden reports and the report in the documentation anew")
 
 // finding is the part of an attack's result in a golden report: the fields that do not depend
 // on wording, times and addresses.

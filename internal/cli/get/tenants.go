@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,11 +99,14 @@ func (t *tenantOptions) show(found *discovery.Found, objects map[string]*v1alpha
 	return t.print(tenants, found, choose)
 }
 
-// discover connects to the cluster and finds its tenants.
+// discover connects to the cluster and finds its tenants. It returns when the context ends at the latest.
 func (t *tenantOptions) discover(ctx context.Context) (client.Client, *discovery.Found, error) {
 	config, err := t.cluster.REST()
 	if err != nil {
 		return nil, nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		config.Timeout = time.Until(deadline) // the client reads the kinds of the server without a context
 	}
 	kube, err := client.New(config, client.Options{})
 	if err != nil {

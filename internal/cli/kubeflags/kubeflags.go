@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,9 +89,10 @@ func (f *Flags) diagnose(err error) (advice string, cause error) {
 	return advice, errors.New("there is no kubeconfig, or it is empty")
 }
 
-// Explain adds advice to an error if the API server could not be reached.
+// Explain adds advice to an error if the API server could not be reached, or did not answer in time.
 func Explain(err error) error {
-	if op := (*net.OpError)(nil); errors.As(err, &op) {
+	op, request := (*net.OpError)(nil), (*url.Error)(nil)
+	if errors.As(err, &op) || errors.As(err, &request) && request.Timeout() {
 		return ui.WithHint(err, LocalHint(localcluster.Root(), "check that the cluster is running"))
 	}
 	return err

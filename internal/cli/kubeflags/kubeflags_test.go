@@ -1,10 +1,17 @@
 package kubeflags
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // TestLocalHint checks which local cluster the hint suggests to a user without a kubeconfig.
@@ -31,6 +38,27 @@ func TestLocalHint(t *testing.T) {
 		}
 		if got := LocalHint(root, "what now?"); got != step.want {
 			t.Errorf("%s: want %q, got %q", step.reason, step.want, got)
+		}
+	}
+}
+
+// TestExplain checks which errors get the advice to look whether the cluster runs.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		cause  error
+		want   bool
+	}{
+		{"the connection is refused", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{"the server does not answer in time", context.DeadlineExceeded, true},
+		{"the server answers something else", errors.New("malformed HTTP response"), false},
+	} {
+		err := Explain(fmt.Errorf("cannot list the Tenants: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:1/api", Err: tc.cause}))
+		var out strings.Builder
+		ui.PrintError(ui.NewScreen(&out), err)
+		if got := strings.Contains(out.String(), "check that the cluster is running"); got != tc.want {
+			t.Errorf("%s: advice %t, want %t:\n%s", tc.reason, got, tc.want, out.String())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -140,19 +142,20 @@ func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	version := v1beta2.GroupVersion.Version
-	for kind, version := range map[string]string{
+	versions := map[string]string{
 		"Tenant": version, "CapsuleConfiguration": version, "TenantOwner": version, "TenantResource": version, "GlobalTenantResource": version,
 		"ResourcePool": version, "ResourcePoolClaim": version, "CustomQuota": version, "GlobalCustomQuota": version, "GlobalResourceQuota": version,
 		"ProxySetting": "v1beta1", "GlobalProxySettings": "v1beta1",
-	} {
+	}
+	for _, kind := range slices.Sorted(maps.Keys(versions)) {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: versions[kind], Kind: kind + "List"})
 		err := c.List(ctx, list)
 		if apimeta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot list Capsule's objects of kind %s: %w", kind, err)
+			return kubeflags.Explain(fmt.Errorf("cannot list Capsule's objects of kind %s: %w", kind, err))
 		}
 		for i := range list.Items {
 			if err := in.add(&list.Items[i]); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tenure-dev/tenure/internal/proxy"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -46,9 +47,8 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	// Capsule also reads ProxySettings and GlobalProxySettings.
 	Capsule bool
-	// MaxInFlight, MaxWatches and MaxLists are the options of internal/proxy with these
-	// names.
-	MaxInFlight, MaxWatches, MaxLists int
+	// Limits are the limits of requests.
+	Limits proxy.Limits
 	// LogLevel is debug, info or error.
 	LogLevel string
 	// AuditLogPath is the file to which audit events are appended; "-" is the standard
@@ -100,9 +100,9 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "maximum time for open requests to end after a signal")
 	flags.BoolVar(&o.Capsule, "capsule", false, "also show the objects that Capsule's ProxySettings and GlobalProxySettings (capsule.clastix.io) select; needs config/capsule")
-	flags.IntVar(&o.MaxInFlight, "max-requests-inflight", 0, "requests at a time, without watches and upgrades; 0 is the default of 400")
-	flags.IntVar(&o.MaxWatches, "max-watches", 0, "watches that one user may have open; 0 is the default of 1000")
-	flags.IntVar(&o.MaxLists, "max-lists", 0, "lists that the proxy answers for one user at a time; 0 is the default of 50")
+	flags.IntVar(&o.Limits.MaxInFlight, "max-requests-inflight", 0, "requests at a time, without watches and upgrades; 0 is the default of 400")
+	flags.IntVar(&o.Limits.MaxWatches, "max-watches", 0, "watches that one user may have open; 0 is the default of 1000")
+	flags.IntVar(&o.Limits.MaxLists, "max-lists", 0, "lists that the proxy answers for one user at a time; 0 is the default of 50")
 	flags.StringVar(&o.AuditLogPath, "audit-log-path", "", "file for audit events of the requests that the proxy answers or refuses itself; - is the standard output")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	return cmd

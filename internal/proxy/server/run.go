@@ -40,7 +40,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	handler, err := proxy.New(proxy.Options{
 		Config: config, ClientCertificates: o.ClientCAFile != "", Registry: registry, Log: log, Capsule: o.Capsule,
-		MaxInFlight: o.MaxInFlight, MaxWatches: o.MaxWatches, MaxLists: o.MaxLists, Audit: events,
+		Limits: o.Limits, Audit: events,
 	})
 	if err != nil {
 		return err

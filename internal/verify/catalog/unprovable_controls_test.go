@@ -346,7 +346,7 @@ func TestScopesOfKinds(t *testing.T) {
 		for _, kind := range a.Kinds {
 			kind, _, _ = strings.Cut(kind, "/")
 			if slices.Contains(clusterScoped, kind) == slices.Contains(namespaced, kind) {
-				t.Errorf("%s tries %s, which must be among the kinds with a namespace or those without one", a.Key(), kind)
+				t.Errorf("%s tries %s, which has to be on one of two lists: add it to clusterScoped in unprovable_controls.go if its objects are in no namespace, and otherwise to namespaced in this test", a.Key(), kind)
 			}
 		}
 	}
