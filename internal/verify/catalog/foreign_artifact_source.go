@@ -27,8 +27,8 @@ func addForeignArtifactSource(register func(...Attack)) {
 	})
 }
 
-// generatorOf returns an ArtifactGenerator of the tenant that copies a source.
-func (e *Scenario) generatorOf(source flux.Ref) *unstructured.Unstructured {
+// artifactGenerator returns an ArtifactGenerator of the tenant that copies a source.
+func (e *Scenario) artifactGenerator(source flux.Ref) *unstructured.Unstructured {
 	return object("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator", e.Namespace, name("s2"), map[string]any{"spec": map[string]any{
 		"sources":   []any{map[string]any{"alias": "base", "kind": string(source.Kind), "name": source.Name, "namespace": source.Namespace}},
 		"artifacts": []any{map[string]any{"name": name("s2"), "copy": []any{map[string]any{"from": "@base/**", "to": "@artifact/"}}}},
@@ -43,8 +43,8 @@ var generatorSourceMissing = regexp.MustCompile(`"[^"]+" not found`)
 func foreignArtifactSource(ctx context.Context, e *Scenario) Finding {
 	own := flux.Ref{Kind: e.Root.Kind, Namespace: e.Namespace, Name: name("s2")}
 	f := simulated(sourceWatcher,
-		func(e *Scenario) *unstructured.Unstructured { return e.generatorOf(e.Root) },
-		func(e *Scenario) *unstructured.Unstructured { return e.generatorOf(own) })(ctx, e)
+		func(e *Scenario) *unstructured.Unstructured { return e.artifactGenerator(e.Root) },
+		func(e *Scenario) *unstructured.Unstructured { return e.artifactGenerator(own) })(ctx, e)
 	if f.Outcome != NotProven || !strings.HasPrefix(f.Reason, ControllerSimulated) {
 		return f
 	}
@@ -63,7 +63,7 @@ func foreignArtifactSource(ctx context.Context, e *Scenario) Finding {
 
 // generates creates a generator that copies a source, and returns the finding from the answer of source-watcher.
 func (e *Scenario) generates(ctx context.Context, source flux.Ref) Finding {
-	said, err := e.apply(ctx, e.generatorOf(source), func() {})
+	said, err := e.apply(ctx, e.artifactGenerator(source), func() {})
 	if err != nil {
 		return judge(err, "")
 	}
