@@ -10,7 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -103,5 +107,34 @@ func TestFluxArtifactComponents(t *testing.T) {
 	want := map[string]int{"Deployment/kustomize-controller": 1, "Deployment/helm-controller": 1}
 	if !maps.Equal(gates, want) {
 		t.Errorf("the gate is set in %v, want %v", gates, want)
+	}
+}
+
+// TestMetricsOfTenants checks that no policy of Tenure's programs lets the Pods of tenants reach metrics, which name tenants.
+func TestMetricsOfTenants(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for document := range strings.SplitSeq(string(config.Manager())+"\n---\n"+string(config.Proxy())+"\n---\n"+string(config.Check()), "\n---\n") {
+		var policy networkingv1.NetworkPolicy
+		if err := yaml.Unmarshal([]byte(document), &policy); err != nil || policy.Kind != "NetworkPolicy" {
+			continue
+		}
+		for _, rule := range policy.Spec.Ingress {
+			if !slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.String() == "http-prom" }) {
+				continue
+			}
+			checked++
+			for _, label := range []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant} {
+				if len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+					namespaces, err := metav1.LabelSelectorAsSelector(peer.NamespaceSelector)
+					return err != nil || namespaces.Matches(labels.Set{label: "any"})
+				}) {
+					t.Errorf("%s lets namespaces with the label %s reach the metrics", policy.Name, label)
+				}
+			}
+		}
+	}
+	if checked != 2 {
+		t.Errorf("%d rules are about metrics, want those of the manager and of the proxy", checked)
 	}
 }
