@@ -23,21 +23,29 @@ const (
 	skipped
 )
 
-// testCase names a case: its file, and its text as Ginkgo's filters read it.
-type testCase struct{ file, text string }
+// testCase names a case: its file and line, and its text as Ginkgo's filters read it. Cases of a loop have all of them in
+// common.
+type testCase struct {
+	file string
+	line int
+	text string
+}
 
 type results map[testCase]outcome
 
 // read reads a report of Ginkgo. It leaves out the cases that a filter left out: these are skipped
-// without a message. It returns an error for a report without a suite.
+// without a message. Of cases with the same name, a failed one counts. It returns an error for a report without a suite.
 func read(report []byte) (results, error) {
 	var suites []struct {
 		SpecReports []struct {
 			ContainerHierarchyTexts    []string
 			LeafNodeType, LeafNodeText string
-			LeafNodeLocation           struct{ FileName string }
-			State                      string
-			Failure                    struct{ Message string }
+			LeafNodeLocation           struct {
+				FileName   string
+				LineNumber int
+			}
+			State   string
+			Failure struct{ Message string }
 		}
 	}
 	if err := json.Unmarshal(report, &suites); err != nil {
@@ -52,7 +60,10 @@ func read(report []byte) (results, error) {
 			if spec.LeafNodeType != "It" || spec.State == "skipped" && spec.Failure.Message == "" {
 				continue
 			}
-			name := testCase{filepath.Base(spec.LeafNodeLocation.FileName), strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " ")}
+			name := testCase{filepath.Base(spec.LeafNodeLocation.FileName), spec.LeafNodeLocation.LineNumber, strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " ")}
+			if found[name] == failed {
+				continue // another case with this name
+			}
 			switch {
 			case spec.State == "passed":
 				found[name] = passed

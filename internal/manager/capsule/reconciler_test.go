@@ -163,10 +163,11 @@ func TestTenant(t *testing.T) {
 	})
 
 	apply(t, admin, tenant(", rules: [{enforce: {metadata: [{kinds: [Secret], labels: {a: {managed: b}}}]}}], cordoned: true"))
+	ours(t, c, "oil", "as before, but cordoned", func(o *v1alpha1.Tenant) bool { return o.Spec.Cordoned && quota(3)(o) })
+	provision(t, c, "oil", metav1.ConditionTrue, "oil-dev")
 	theirs(t, c, "oil", "refused, and cordoned all the same", func(tt *v1beta2.Tenant) bool {
 		return hasCondition(tt, "Ready", metav1.ConditionFalse, "spec.rules[0].enforce.metadata[0].labels[a].managed") && hasCondition(tt, "Honoured", metav1.ConditionFalse, "spec.rules[0].enforce.metadata[0].labels[a].managed") && tt.Status.State == "Cordoned"
 	})
-	ours(t, c, "oil", "as before, but cordoned", func(o *v1alpha1.Tenant) bool { return o.Spec.Cordoned && quota(3)(o) })
 
 	apply(t, admin, strings.Replace(strings.Replace(tenant(", rules: [{enforce: {metadata: [{kinds: [Secret], labels: {a: {managed: b}}}]}}]"), "name: oil}", "name: oil, annotations: {tenure.dev/accept-unenforced: spec.rules}}", 1), "quota: 3", "quota: 4", 1))
 	changed := ours(t, c, "oil", "changed", func(o *v1alpha1.Tenant) bool { return !o.Spec.Cordoned && quota(4)(o) })

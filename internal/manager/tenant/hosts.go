@@ -52,7 +52,7 @@ func (r *Reconciler) hosts(ctx context.Context, f *reconcileState) error {
 	}
 	if profile != nil {
 		compare(theProfile, profile)
-	} else if slices.ContainsFunc(list.Items, withoutHosts) {
+	} else if oneWithoutHosts(list.Items) {
 		compare(theOthers, everyName)
 	}
 	for i := range list.Items {
@@ -73,8 +73,15 @@ func ownHosts(t *v1alpha1.Tenant, profile *v1alpha1.AllowedNames) *v1alpha1.Allo
 	return own
 }
 
-// withoutHosts reports whether a Tenant sets no hosts, so that the profile decides.
-func withoutHosts(t v1alpha1.Tenant) bool { return t.Spec.Network.Hosts == nil }
+// oneWithoutHosts reports whether one of the Tenants sets no hosts, so that the profile decides.
+func oneWithoutHosts(tenants []v1alpha1.Tenant) bool {
+	for i := range tenants {
+		if tenants[i].Spec.Network.Hosts == nil {
+			return true
+		}
+	}
+	return false
+}
 
 // sharedHosts are entries of the Tenant and of another list which both allow the same host, or
 // may do so.
@@ -124,7 +131,7 @@ func (r *Reconciler) sameHosts() handler.EventHandler {
 		if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "cannot list tenants")
 		}
-		others := slices.ContainsFunc(list.Items, withoutHosts)
+		others := oneWithoutHosts(list.Items)
 		var requests []reconcile.Request
 		for i := range list.Items {
 			t := &list.Items[i]
