@@ -189,6 +189,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	defer steps.Close()
 	step := steps.Start("attacks")
 	seen := progress{now: time.Now, printed: time.Now()}
+	before := readContents(cluster.Fleet.Dir, v.fleet.Cluster.Maps)
 	f.attacks, err = catalog.Run(ctx, catalog.Options{
 		Config: cluster.REST, Git: cluster.Git, OCI: cluster.OCI, Network: cluster.Network, Platform: cluster.Fleet.FluxNamespace(), Choice: v.choice, Doubts: doubts, Only: v.judgement.tries,
 		Root:   flux.Ref{Kind: flux.Kind(cluster.Fleet.Sync.Kind), Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
@@ -201,6 +202,10 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 			}
 		},
 	})
+	// The cluster follows the files: what Flux took away did not stop an attack.
+	if err == nil {
+		err = readContents(cluster.Fleet.Dir, v.fleet.Cluster.Maps).changed(before)
+	}
 	// Without a control plane, the outcomes of the attacks prove nothing.
 	if lost := answers(ctx, cluster); lost != nil {
 		err = lost

@@ -1,0 +1,68 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+)
+
+// contents are the hashes of the manifests and templates in folders, by folder.
+type contents map[string][sha256.Size]byte
+
+// readContents reads the files from which Flux applies objects, in the fleet's folder and in the mapped folders. A
+// folder that cannot be read has the hash of what can be.
+func readContents(fleet string, maps []network.Map) contents {
+	all := contents{}
+	for _, m := range append(slices.Clone(maps), network.Map{Dir: fleet}) {
+		dir, err := filepath.Abs(m.Dir)
+		if _, read := all[dir]; err != nil || read {
+			continue
+		}
+		all[dir] = hashOf(os.DirFS(dir))
+	}
+	return all
+}
+
+// hashOf returns the hash of the names and the contents of the manifests and templates in a folder. Other files, such as the
+// output of this command, do not count.
+func hashOf(folder fs.FS) (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	_ = fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // Flux cannot read it either
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case !d.Type().IsRegular() || !slices.Contains([]string{".yaml", ".yml", ".tpl"}, filepath.Ext(name)):
+			return nil
+		}
+		content, err := fs.ReadFile(folder, name)
+		if err == nil {
+			fmt.Fprintf(hash, "%q %x\n", name, sha256.Sum256(content))
+		}
+		return nil
+	})
+	hash.Sum(sum[:0])
+	return sum
+}
+
+// changed returns an error that names the folders with other contents than before.
+func (c contents) changed(before contents) error {
+	var dirs []string
+	for dir, hash := range c {
+		if before[dir] != hash {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return nil
+	}
+	slices.Sort(dirs)
+	return fmt.Errorf("files in %s changed during the attacks, and the cluster followed, so that the results are about no one state of the fleet: run the command again, and change the files after it", strings.Join(dirs, ", "))
+}
