@@ -54,6 +54,18 @@ spec:
   update: {strategy: Setters, path: ./}
 `
 
+// artifactSync applies a folder from a registry.
+const artifactSync = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: OCIRepository
+metadata: {name: folder, namespace: flux-system}
+spec: {interval: 1h, url: "oci://oci.example.com/acme/folder"}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: folder, namespace: flux-system}
+spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, serviceAccountName: tenure-root, sourceRef: {kind: OCIRepository, name: folder}}
+`
+
 // imageMarker is a manifest with a field that Flux's image automation sets.
 const imageMarker = `apiVersion: v1
 kind: ConfigMap
@@ -85,10 +97,10 @@ spec:
 // without Flux's manifests. The cluster runs the two image controllers, which find a newer tag
 // at a mapped address and push it to the served copy of a mapped repository, with only the
 // rights that the profile grants. The cluster follows the push, and the user's own repository
-// stays unchanged.
+// stays unchanged. The artifact proxy passes an artifact from a registry, whose name differs from that of a commit.
 func TestImageAutomation(t *testing.T) {
 	t.Parallel()
-	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
+	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync, "clusters/test/artifact.yaml": artifactSync})
 	lockDown(t, dir, lockdown.Options{Tenants: true})
 	app := filepath.Join(t.TempDir(), "app")
 	write(t, imageMarker, app, "app.yaml")
@@ -97,6 +109,8 @@ func TestImageAutomation(t *testing.T) {
 	git(t, app, "commit", "--quiet", "-m", "first")
 	content := filepath.Join(t.TempDir(), "content")
 	write(t, "some content\n", content, "file")
+	folder := filepath.Join(t.TempDir(), "folder")
+	write(t, configMap("folder", "from a registry"), folder, "state.yaml")
 	before := everyFile(t, app)
 
 	r, failed := start(t, localcluster.Options{
@@ -105,7 +119,8 @@ func TestImageAutomation(t *testing.T) {
 			"https://git.example.com/acme/app="+app,
 			"oci://oci.example.com/acme/app:1.0.0="+content,
 			"oci://oci.example.com/acme/app:1.1.0="+content,
-			"oci://oci.example.com/acme/app:2.0.0="+content),
+			"oci://oci.example.com/acme/app:2.0.0="+content,
+			"oci://oci.example.com/acme/folder:latest="+folder),
 	})
 	expectNothing(t, "a fleet with image automation is ready", failed)
 	for _, controller := range []string{"image-reflector-controller", "image-automation-controller"} {
