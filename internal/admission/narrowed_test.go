@@ -313,7 +313,7 @@ func (n narrowedObject) check(t *testing.T, restConfig *rest.Config) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(n.passes)) {
 		if err := n.patch(t, what, n.passes[what]); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s of an older object is refused: %v; if a new rule is about this change, name another one in passes", what, err)
 		}
 	}
 	for change, want := range n.refused {
