@@ -2,10 +2,7 @@ package catalog
 
 import (
 	"context"
-	"path"
-	"strings"
 
-	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -18,7 +15,7 @@ func addArtifactList(register func(...Attack)) {
 	attack := Attack{
 		ID: "S16", Via: Git,
 		Kinds:      []string{"Kustomization"},
-		Title:      "reads the list of the artifacts of all tenants, or an artifact of another by its name, which a kustomization.yaml names by its address at source-controller",
+		Title:      "reads the list of the artifacts of all tenants, which a kustomization.yaml names by its address at source-controller",
 		Controls:   []string{artifactProxy},
 		References: []string{"kustomize documentation: configMapGenerator reads files from URLs"},
 		Fix: Fix{
@@ -31,10 +28,8 @@ func addArtifactList(register func(...Attack)) {
 		list := "http://source-controller." + e.Platform + ".svc.cluster.local./"
 		return map[string]string{
 			"aimed/kustomization.yaml": generatorOf(e, name("s16"), list),
-			// A server may refuse the list and still serve the artifacts to everyone who knows their names.
-			latestFolder + "/kustomization.yaml": generatorOf(e, name("s16"), list+latestArtifact(e.Root)),
-			"own/kustomization.yaml":             generatorOf(e, name("s16"), "list.txt"),
-			"own/list.txt":                       "own\n",
+			"own/kustomization.yaml":   generatorOf(e, name("s16"), "list.txt"),
+			"own/list.txt":             "own\n",
 		}
 	}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
@@ -42,25 +37,9 @@ func addArtifactList(register func(...Attack)) {
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		list := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
-		if list.Outcome == GotThrough {
-			return list
-		}
-		latest := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), func(spec map[string]any) {
-			e.asItSyncs(spec)
-			spec["path"] = "./" + path.Join(folder(attack.Key()), latestFolder)
-		})
-		return worstFinding([]Finding{list, latest})
+		return e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
 	}
 	register(attack)
-}
-
-// latestFolder is the folder of S16 that names an artifact.
-const latestFolder = "latest"
-
-// latestArtifact returns the path at source-controller of the latest artifact of a source.
-func latestArtifact(source flux.Ref) string {
-	return path.Join(strings.ToLower(string(source.Kind)), source.Namespace, source.Name, "latest.tar.gz")
 }
 
 // generatorOf returns a kustomization.yaml that makes a ConfigMap from a file, which may be an address.
