@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"golang.org/x/sys/unix"
 )
 
 // formMarkdown is the output format of a comparison.
@@ -82,11 +84,17 @@ func writable(file string) error {
 	if file == "" {
 		return errors.New("the name of the file is missing")
 	}
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
+	written := file
+	if info, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		written = filepath.Dir(file)
+	} else if err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder", file)
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 		return fmt.Errorf("there is no folder %s", filepath.Dir(file))
+	}
+	if err := unix.Access(written, unix.W_OK); err != nil {
+		return fmt.Errorf("cannot write to %s: %w", written, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
 func TestOutputs(t *testing.T) {
@@ -65,6 +66,28 @@ func TestOutputsFail(t *testing.T) {
 	err := all.write(one(judgement{}, attacked(catalog.Stopped)), ui.IO{Out: &out}, false)
 	if err == nil || ui.ExitCode(err) != exitUnjudged || !strings.Contains(out.String(), "✓ safe") {
 		t.Errorf("got %v with exit code %d and the output\n%s", err, ui.ExitCode(err), out.String())
+	}
+}
+
+// TestNotWritable checks that a file that cannot be written is refused before the run.
+func TestNotWritable(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		testprogram.AsNobody(t) // root may write everywhere
+		return
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(t.TempDir(), "verify.json")
+	if err := os.WriteFile(old, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for file, named := range map[string]string{filepath.Join(dir, "verify.json"): dir, old: old} {
+		if _, err := parseOutputs([]string{"json=" + file}); err == nil || !strings.Contains(err.Error(), "cannot write to "+named+":") {
+			t.Errorf("-o json=%s: got %v, want an error that names %s", file, err, named)
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ attacks and never calls the fleet safe: the exit code is 1 or 2.`,
 	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json; -o markdown then lists the differences, as a comment for a pull request")
 	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces of tenants, as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+local.FileName)
 	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces of the platform, in the form of --tenants; verify does not attack as their accounts; repeatable, besides the list in "+local.FileName)
-	flags.StringArrayVar(&o.attacks, "attack", nil, "try this attack alone, by its ID in the report, such as I4, or its code, such as I4-git; repeatable")
+	flags.StringSliceVar(&o.attacks, "attack", nil, "try these attacks alone, by their ID in the report, such as I4, or their code, such as I4-git; repeatable, or with commas")
 	flags.BoolVar(&o.all, "all", false, "list in the text each stopped attack with its title, and for each attack the commands that repeat it")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")

@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,7 +68,7 @@ func TestAddErrors(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 {
-		asNobody(t) // root can read everything
+		testprogram.AsNobody(t) // root can read everything
 		return
 	}
 	for _, tc := range []struct {
@@ -94,33 +92,6 @@ func TestUnreadable(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, "secret"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// asNobody runs the calling test again in a process of the user nobody.
-func asNobody(t *testing.T) {
-	t.Helper()
-	const nobody = 65534
-	dir, err := os.MkdirTemp("", "nobody-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	program, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied := filepath.Join(dir, "test")
-	testprogram.Write(t, copied, program)
-	if err := os.Chown(dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(copied, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("as nobody: %v\n%s", err, out)
 	}
 }
 
