@@ -45,9 +45,19 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	}
 	wrong := artifactsOpen(policies)
 	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
-	wrong = metricsOpen(policies)
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	var controllers []string
+	for _, d := range deployments {
+		if name := controllerOf(d); slices.Contains(fluxControllers, name) {
+			controllers = append(controllers, name)
+		}
+	}
+	wrong = metricsOpen(policies, controllers)
 	results = append(results, result("metrics", wrong == "", "of Flux's controllers are kept from tenants, if the network enforces policies", wrong).advise(lockDown))
-	shown, err := c.shown(ctx)
+	shown, err := c.shown(ctx, deployments)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +72,7 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 
 // shown returns a message for each Service that exposes source-controller's artifacts
 // outside of the cluster, and for each Deployment that bypasses network policies.
-func (c Cluster) shown(ctx context.Context) ([]string, error) {
+func (c Cluster) shown(ctx context.Context, deployments []*unstructured.Unstructured) ([]string, error) {
 	var shown []string
 	services, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Service"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -75,10 +85,6 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
 			shown = append(shown, ObjectName(s)+" exposes the artifacts of all tenants outside of the cluster: set the type ClusterIP, without external addresses")
 		}
-	}
-	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
-	if err != nil {
-		return nil, err
 	}
 	for _, d := range deployments {
 		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
@@ -199,21 +205,27 @@ var metricsPort = []intstr.IntOrString{intstr.FromInt32(8080), intstr.FromString
 // tenantLabels are the labels that assign a namespace to a tenant.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
-// metricsOpen returns which policies let Pods of tenants reach the metrics of Flux's controllers, or "" if none does.
+// metricsOpen returns why Pods of tenants may reach the metrics of some of Flux's controllers, or "" if they may not.
 // The metrics name the objects of all tenants, and the same port serves profiles, which cost the controller time. A
 // rule about addresses counts for none: it names no namespaces.
-func metricsOpen(policies []networkingv1.NetworkPolicy) string {
+func metricsOpen(policies []networkingv1.NetworkPolicy, controllers []string) string {
 	var open []string
+	free := slices.Clone(controllers)
 	for _, p := range policies {
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if err != nil || !incoming(p.Spec) || !slices.ContainsFunc(fluxControllers, func(name string) bool { return selector.Matches(labelsOf(name)) }) {
+		selects := func(name string) bool { return selector.Matches(labelsOf(name)) }
+		if err != nil || !incoming(p.Spec) || !slices.ContainsFunc(controllers, selects) {
 			continue
 		}
+		free = slices.DeleteFunc(free, selects)
 		if slices.ContainsFunc(p.Spec.Ingress, fromTenants) {
 			open = append(open, p.Name)
 		}
 	}
-	if len(open) == 0 {
+	switch {
+	case len(free) > 0:
+		return "none limits the access to " + strings.Join(free, ", ") + ", whose metrics name the objects of all tenants: apply the policies of `flux install`"
+	case len(open) == 0:
 		return ""
 	}
 	return strings.Join(open, ", ") + " lets tenants reach the metrics of Flux's controllers, which name the objects of all tenants, and their profiles: allow namespaces without the label of a tenant"

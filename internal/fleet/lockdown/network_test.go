@@ -56,7 +56,7 @@ func TestArtifactsOpen(t *testing.T) {
 
 func TestMetricsOpen(t *testing.T) {
 	t.Parallel()
-	if got := metricsOpen(policiesOf(t, config.FluxComponents())); !strings.Contains(got, "allow-scraping lets tenants reach") {
+	if got := metricsOpen(policiesOf(t, config.FluxComponents()), fluxControllers); !strings.Contains(got, "allow-scraping lets tenants reach") {
 		t.Errorf("Flux's own policies: got %q", got)
 	}
 	const others = "{namespaceSelector: {matchExpressions: [{key: tenure.dev/tenant, operator: DoesNotExist}, {key: toolkit.fluxcd.io/tenant, operator: DoesNotExist}, {key: capsule.clastix.io/tenant, operator: DoesNotExist}]}}"
@@ -70,7 +70,8 @@ func TestMetricsOpen(t *testing.T) {
 		{"chosen Pods of all namespaces, who choose their labels", "", "{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: prometheus}}}]}", "open lets tenants"},
 		{"Pods of Flux's namespace", "", "{from: [{podSelector: {}}]}", ""},
 		{"addresses, which the policy cannot tell from those of tenants", "", "{from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 8080}]}", ""},
-		{"Pods of another program", "{matchLabels: {app: tenure-manager}}", "{}", ""},
+		{"Pods of another program", "{matchLabels: {app: tenure-manager}}", "{}", "none limits the access to kustomize-controller"},
+		{"nothing about what comes in", "", "", ""},
 		{"one controller", "{matchLabels: {app: kustomize-controller}}", "{}", "open lets tenants"},
 	} {
 		var p networkingv1.NetworkPolicy
@@ -81,10 +82,13 @@ func TestMetricsOpen(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: open}, spec: {podSelector: "+pods+", ingress: ["+tc.ingress+"]}}"), &p); err != nil {
 			t.Fatal(err)
 		}
-		got := metricsOpen([]networkingv1.NetworkPolicy{p})
+		got := metricsOpen([]networkingv1.NetworkPolicy{p}, []string{"kustomize-controller"})
 		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
+	}
+	if got := metricsOpen(nil, []string{"kustomize-controller"}); !strings.Contains(got, "none limits the access to kustomize-controller") {
+		t.Errorf("without policies: got %q", got)
 	}
 }
 
@@ -174,7 +178,7 @@ func TestComponentKeepsNotificationsOut(t *testing.T) {
 		if got := artifactsOpen(policies); got != "" {
 			t.Errorf("%s: artifacts: %s", tc.reason, got)
 		}
-		if got := metricsOpen(policies); got != "" {
+		if got := metricsOpen(policies, fluxControllers); got != "" {
 			t.Errorf("%s: metrics: %s", tc.reason, got)
 		}
 	}
