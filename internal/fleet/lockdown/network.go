@@ -20,9 +20,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sourceController are the labels of source-controller, which serves the artifacts of all tenants
-// to every client that reaches it.
-var sourceController = labels.Set{"app": "source-controller", "app.kubernetes.io/component": "source-controller"}
+// servingControllers are the controllers that serve the artifacts of all tenants to every client that reaches them.
+var servingControllers = []string{"source-controller", "source-watcher"}
+
+// controllerPods are the Pods of a Deployment that runs one of Flux's controllers. The Pods of a shard have labels of
+// their own.
+type controllerPods struct {
+	controller, deployment string
+	labels                 labels.Set
+}
+
+// podsOf returns the Pods of Flux's controllers.
+func podsOf(deployments []*unstructured.Unstructured) (all []controllerPods) {
+	for _, d := range deployments {
+		if name := controllerOf(d); slices.Contains(fluxControllers, name) {
+			has, _, _ := unstructured.NestedStringMap(d.Object, "spec", "template", "metadata", "labels")
+			all = append(all, controllerPods{controller: name, deployment: d.GetName(), labels: has})
+		}
+	}
+	return all
+}
 
 // artifactPort is the port of the artifacts, by number and by name.
 var artifactPort = []intstr.IntOrString{intstr.FromInt32(9090), intstr.FromString("http")}
@@ -43,19 +60,14 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 		}
 		policies = append(policies, p)
 	}
-	wrong := artifactsOpen(policies)
-	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	var controllers []string
-	for _, d := range deployments {
-		if name := controllerOf(d); slices.Contains(fluxControllers, name) {
-			controllers = append(controllers, name)
-		}
-	}
-	wrong = metricsOpen(policies, controllers)
+	pods := podsOf(deployments)
+	wrong := artifactsOpen(policies, pods)
+	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
+	wrong = metricsOpen(policies, pods)
 	results = append(results, result("metrics", wrong == "", "of Flux's controllers are kept from tenants, if the network enforces policies", wrong).advise(lockDown))
 	shown, err := c.shown(ctx, deployments)
 	if err != nil {
@@ -82,13 +94,13 @@ func (c Cluster) shown(ctx context.Context, deployments []*unstructured.Unstruct
 		app, _, _ := unstructured.NestedString(s.Object, "spec", "selector", "app")
 		kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
 		external, _, _ := unstructured.NestedSlice(s.Object, "spec", "externalIPs")
-		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
+		if strings.HasPrefix(app, "source-controller") && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
 			shown = append(shown, ObjectName(s)+" exposes the artifacts of all tenants outside of the cluster: set the type ClusterIP, without external addresses")
 		}
 	}
 	for _, d := range deployments {
 		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
-		if name := controllerOf(d); host && (name == sourceController["app"] || name == notificationController["app"]) {
+		if name := controllerOf(d); host && (name == "source-controller" || name == notificationController["app"]) {
 			shown = append(shown, ObjectName(d)+" uses the network of its node, where no network policy applies: remove spec.template.spec.hostNetwork")
 		}
 	}
@@ -175,24 +187,40 @@ func leadsTo(peer networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
 	return in(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, in)
 }
 
-// artifactsOpen returns why Pods of other namespaces may reach source-controller's artifacts,
-// or "" if they may not.
-func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
-	var open []string
-	held := false
+// limits returns the Deployments of Flux whose incoming traffic no policy limits, and the policies that select one of
+// the others and have a rule that opens their Pods.
+func limits(policies []networkingv1.NetworkPolicy, pods []controllerPods, opens func(networkingv1.NetworkPolicyIngressRule) bool) (unlimited, open []string) {
+	limited := map[string]bool{}
 	for _, p := range policies {
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if err != nil || !selector.Matches(sourceController) || !incoming(p.Spec) {
+		if err != nil || !incoming(p.Spec) {
 			continue
 		}
-		held = true
-		if slices.ContainsFunc(p.Spec.Ingress, fromOutside) {
+		selects := false
+		for _, of := range pods {
+			if selector.Matches(of.labels) {
+				selects, limited[of.deployment] = true, true
+			}
+		}
+		if selects && slices.ContainsFunc(p.Spec.Ingress, opens) {
 			open = append(open, p.Name)
 		}
 	}
+	for _, of := range pods {
+		if !limited[of.deployment] {
+			unlimited = append(unlimited, of.deployment)
+		}
+	}
+	return unlimited, open
+}
+
+// artifactsOpen returns why Pods of other namespaces may reach artifacts, or "" if they may not.
+func artifactsOpen(policies []networkingv1.NetworkPolicy, pods []controllerPods) string {
+	servers := slices.DeleteFunc(slices.Clone(pods), func(of controllerPods) bool { return !slices.Contains(servingControllers, of.controller) })
+	unlimited, open := limits(policies, servers, fromOutside)
 	switch {
-	case !held:
-		return "none limits the access to source-controller, which serves the artifacts of all tenants: apply the policies of `flux install`"
+	case len(unlimited) > 0:
+		return "none limits the access to " + strings.Join(unlimited, ", ") + ", which serves the artifacts of all tenants: apply the policies of `flux install`"
 	case len(open) > 0:
 		return strings.Join(open, ", ") + " let other namespaces reach the artifacts of source-controller: allow Flux's own namespace alone"
 	}
@@ -208,32 +236,15 @@ var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1al
 // metricsOpen returns why Pods of tenants may reach the metrics of some of Flux's controllers, or "" if they may not.
 // The metrics name the objects of all tenants, and the same port serves profiles, which cost the controller time. A
 // rule about addresses counts for none: it names no namespaces.
-func metricsOpen(policies []networkingv1.NetworkPolicy, controllers []string) string {
-	var open []string
-	free := slices.Clone(controllers)
-	for _, p := range policies {
-		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		selects := func(name string) bool { return selector.Matches(labelsOf(name)) }
-		if err != nil || !incoming(p.Spec) || !slices.ContainsFunc(controllers, selects) {
-			continue
-		}
-		free = slices.DeleteFunc(free, selects)
-		if slices.ContainsFunc(p.Spec.Ingress, fromTenants) {
-			open = append(open, p.Name)
-		}
-	}
+func metricsOpen(policies []networkingv1.NetworkPolicy, pods []controllerPods) string {
+	unlimited, open := limits(policies, pods, fromTenants)
 	switch {
-	case len(free) > 0:
-		return "none limits the access to " + strings.Join(free, ", ") + ", whose metrics name the objects of all tenants: apply the policies of `flux install`"
-	case len(open) == 0:
-		return ""
+	case len(unlimited) > 0:
+		return "none limits the access to " + strings.Join(unlimited, ", ") + ", whose metrics name the objects of all tenants: apply the policies of `flux install`"
+	case len(open) > 0:
+		return strings.Join(open, ", ") + " lets tenants reach the metrics of Flux's controllers, which name the objects of all tenants, and their profiles: allow namespaces without the label of a tenant"
 	}
-	return strings.Join(open, ", ") + " lets tenants reach the metrics of Flux's controllers, which name the objects of all tenants, and their profiles: allow namespaces without the label of a tenant"
-}
-
-// labelsOf returns the labels by which policies select the Pods of a controller of Flux.
-func labelsOf(controller string) labels.Set {
-	return labels.Set{"app": controller, "app.kubernetes.io/component": controller}
+	return ""
 }
 
 // fromTenants reports whether a rule lets Pods in the namespace of a tenant reach the metrics.

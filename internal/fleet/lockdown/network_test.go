@@ -47,7 +47,7 @@ func TestArtifactsOpen(t *testing.T) {
 		{"a range of ports", []string{own, "{metadata: {name: range}, spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}], ports: [{port: 9000, endPort: 9100}]}]}}"}, "range let"},
 		{"UDP", []string{own, "{metadata: {name: udp}, spec: {podSelector: {}, ingress: [{ports: [{port: 9090, protocol: UDP}]}]}}"}, ""},
 	} {
-		got := artifactsOpen(policies(tc.documents...))
+		got := artifactsOpen(policies(tc.documents...), ofControllers("source-controller"))
 		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
@@ -56,7 +56,7 @@ func TestArtifactsOpen(t *testing.T) {
 
 func TestMetricsOpen(t *testing.T) {
 	t.Parallel()
-	if got := metricsOpen(policiesOf(t, config.FluxComponents()), fluxControllers); !strings.Contains(got, "allow-scraping lets tenants reach") {
+	if got := metricsOpen(policiesOf(t, config.FluxComponents()), ofControllers(fluxControllers...)); !strings.Contains(got, "allow-scraping lets tenants reach") {
 		t.Errorf("Flux's own policies: got %q", got)
 	}
 	const others = "{namespaceSelector: {matchExpressions: [{key: tenure.dev/tenant, operator: DoesNotExist}, {key: toolkit.fluxcd.io/tenant, operator: DoesNotExist}, {key: capsule.clastix.io/tenant, operator: DoesNotExist}]}}"
@@ -82,13 +82,57 @@ func TestMetricsOpen(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: open}, spec: {podSelector: "+pods+", ingress: ["+tc.ingress+"]}}"), &p); err != nil {
 			t.Fatal(err)
 		}
-		got := metricsOpen([]networkingv1.NetworkPolicy{p}, []string{"kustomize-controller"})
+		got := metricsOpen([]networkingv1.NetworkPolicy{p}, ofControllers("kustomize-controller"))
 		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
 	}
-	if got := metricsOpen(nil, []string{"kustomize-controller"}); !strings.Contains(got, "none limits the access to kustomize-controller") {
+	if got := metricsOpen(nil, ofControllers("kustomize-controller")); !strings.Contains(got, "none limits the access to kustomize-controller") {
 		t.Errorf("without policies: got %q", got)
+	}
+}
+
+// ofControllers returns the Pods of controllers with the labels of Flux's manifests.
+func ofControllers(names ...string) (all []controllerPods) {
+	for _, name := range names {
+		all = append(all, controllerPods{controller: name, deployment: name, labels: labels.Set{"app": name, "app.kubernetes.io/component": name}})
+	}
+	return all
+}
+
+// TestPoliciesOfShards checks that a policy that selects a controller by its label app does not count for the Pods of a shard,
+// which have another one.
+func TestPoliciesOfShards(t *testing.T) {
+	t.Parallel()
+	deployment := func(name, controller string) *unstructured.Unstructured {
+		d := &unstructured.Unstructured{}
+		d.SetName(name)
+		d.SetLabels(map[string]string{"app.kubernetes.io/component": controller, "app.kubernetes.io/part-of": "flux"})
+		if err := unstructured.SetNestedStringMap(d.Object, map[string]string{"app": name, "app.kubernetes.io/component": controller}, "spec", "template", "metadata", "labels"); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	pods := podsOf([]*unstructured.Unstructured{
+		deployment("source-controller", "source-controller"), deployment("source-controller-a", "source-controller"), deployment("reloader", "reloader"),
+	})
+	for _, tc := range []struct{ reason, selector, want string }{
+		{"only the first has the label", "{matchLabels: {app: source-controller}}", "none limits the access to source-controller-a,"},
+		{"the shard alone", "{matchLabels: {app: source-controller-a}}", "none limits the access to source-controller,"},
+		{"a label that both have", "{matchLabels: {app.kubernetes.io/component: source-controller}}", ""},
+		{"all Pods", "{}", ""},
+	} {
+		var p networkingv1.NetworkPolicy
+		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: n}, spec: {podSelector: "+tc.selector+"}}"), &p); err != nil {
+			t.Fatal(err)
+		}
+		for row, got := range map[string]string{
+			"artifacts": artifactsOpen([]networkingv1.NetworkPolicy{p}, pods), "metrics": metricsOpen([]networkingv1.NetworkPolicy{p}, pods),
+		} {
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: %s: got %q, want %q", tc.reason, row, got, tc.want)
+			}
+		}
 	}
 }
 
@@ -116,7 +160,7 @@ func TestUpstreamNetworkPoliciesAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := networkPoliciesOf(t, objects)
-	if got := artifactsOpen(all); len(all) == 0 || got != "" {
+	if got := artifactsOpen(all, ofControllers(fluxControllers...)); len(all) == 0 || got != "" {
 		t.Errorf("of %d policies: %s", len(all), got)
 	}
 }
@@ -175,10 +219,10 @@ func TestComponentKeepsNotificationsOut(t *testing.T) {
 		if strings.Count(got, " lets notification-controller reach ") != 1 || !strings.Contains(got, "addresses of "+tc.open) {
 			t.Errorf("%s: got %q, want that %s alone can be reached", tc.reason, got, tc.open)
 		}
-		if got := artifactsOpen(policies); got != "" {
+		if got := artifactsOpen(policies, ofControllers(fluxControllers...)); got != "" {
 			t.Errorf("%s: artifacts: %s", tc.reason, got)
 		}
-		if got := metricsOpen(policies, fluxControllers); got != "" {
+		if got := metricsOpen(policies, ofControllers(fluxControllers...)); got != "" {
 			t.Errorf("%s: metrics: %s", tc.reason, got)
 		}
 	}

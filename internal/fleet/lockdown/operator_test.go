@@ -355,7 +355,7 @@ func TestInstancePatchesApply(t *testing.T) {
 		policies := networkPoliciesOf(t, objects)
 		states := FlagStates(objects)
 		states = slices.DeleteFunc(states, func(s FlagState) bool { return s.Name != storageFlag && !s.isVariable() })
-		if wrong := artifactsOpen(policies); wrong != "" {
+		if wrong := artifactsOpen(policies, ofControllers(fluxControllers...)); wrong != "" {
 			t.Error(wrong)
 		}
 		return states, notificationsReach(policies, map[string]netip.Addr{"Pods": netip.MustParseAddr("10.1.2.3")})
