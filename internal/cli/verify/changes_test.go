@@ -24,6 +24,12 @@ func TestContentsChanged(t *testing.T) {
 		"a manifest with a new name": {func(fleet, _ string) error {
 			return os.Rename(filepath.Join(fleet, "a.yaml"), filepath.Join(fleet, "c.yaml"))
 		}, "fleet"},
+		"a file Kustomization": {func(fleet, _ string) error {
+			return os.WriteFile(filepath.Join(fleet, "Kustomization"), nil, 0o600)
+		}, "fleet"},
+		"a patch in JSON":             {func(_, tenant string) error { return os.WriteFile(filepath.Join(tenant, "a.json"), nil, 0o600) }, "tenant"},
+		"a packed chart":              {func(_, tenant string) error { return os.WriteFile(filepath.Join(tenant, "a-1.0.0.tgz"), nil, 0o600) }, "tenant"},
+		"a link":                      {func(fleet, _ string) error { return os.Symlink("a.yaml", filepath.Join(fleet, "b")) }, "fleet"},
 		"a file that was saved again": {func(fleet, _ string) error { return os.WriteFile(filepath.Join(fleet, "a.yaml"), []byte("a"), 0o600) }, ""},
 		"the log of the command": {func(fleet, _ string) error {
 			return os.WriteFile(filepath.Join(fleet, "verify.log"), []byte("a"), 0o600)
