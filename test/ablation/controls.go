@@ -47,6 +47,13 @@ func noWayOut() Control {
 	})
 }
 
+// gitProtocols returns the control that keeps git of kustomize-controller from SSH.
+func gitProtocols() Control {
+	return inContainer("GIT_ALLOW_PROTOCOL of kustomize-controller", "the variable is removed from the controller's Deployment", "kustomize-controller", func(c *corev1.Container) {
+		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GIT_ALLOW_PROTOCOL" })
+	})
+}
+
 // artifactsWithoutProxy removes the control that kustomize-controller reaches source-controller through the artifact proxy
 // alone.
 func artifactsWithoutProxy() Control {

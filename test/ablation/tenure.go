@@ -119,6 +119,7 @@ func listedTenureRows() []Row {
 		// A base is on another host, too.
 		{Controls: []Control{flag("kustomize-controller", "--no-remote-bases"), noWayOut()}, Attacks: []string{"S7-git"}, Also: []string{"S15-git", "S16-git"}},
 		singleControl(noWayOut(), "S15-git", "S16-git"),
+		singleControl(gitProtocols(), "S15-git"),
 		singleControl(artifactsWithoutProxy(), "S16-git"),
 		singleControl(takenBack(), "S11-api", "I25-api"),
 		singleControl(managedQuotas(), "A2-api"),

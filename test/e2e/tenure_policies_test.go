@@ -162,6 +162,7 @@ const fewHosts = `  - target: {kind: Deployment, name: kustomize-controller}
                   - {name: HTTP_PROXY, value: "http://127.0.0.1:9080"}
                   - {name: HTTPS_PROXY, value: "http://127.0.0.1:9"}
                   - {name: NO_PROXY, value: "notification-controller.flux-system.svc.cluster.local."}
+                  - {name: GIT_ALLOW_PROTOCOL, value: "http:https"}
   - target: {kind: Deployment, name: kustomize-controller}
     patch: |
       - op: add

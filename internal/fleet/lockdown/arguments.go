@@ -72,6 +72,11 @@ func (c *component) Closed() bool {
 	})
 }
 
+// LimitsGit reports whether the component limits the protocols of kustomize-controller's git.
+func (c *component) LimitsGit() bool {
+	return !c.sets(Flag{Controller: kustomizeController, Name: gitVariable})
+}
+
 // sets reports whether the fleet sets a flag of a controller as the component would.
 func (c *component) sets(f Flag) bool {
 	return slices.ContainsFunc(c.Set, func(s FlagState) bool { return s.Controller == f.Controller && s.Name == f.Name })

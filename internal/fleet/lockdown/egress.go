@@ -37,6 +37,13 @@ const (
 	noProxyVariable = "NO_PROXY"
 )
 
+const (
+	// gitVariable is the environment variable with the protocols that git may use, and gitProtocols its value: those
+	// that use the proxies. SSH uses none. See https://git-scm.com/docs/git#Documentation/git.txt-GITALLOWPROTOCOL.
+	gitVariable  = "GIT_ALLOW_PROTOCOL"
+	gitProtocols = "http:https"
+)
+
 // proxyVariables are the variables that name proxies.
 var proxyVariables = []string{httpVariable, httpsVariable}
 
@@ -63,6 +70,9 @@ type egress struct {
 func (egress) HTTP() string   { return ArtifactProxy }
 func (egress) HTTPS() string  { return NoProxyThere }
 func (egress) Listen() string { return artifactProxyListen }
+
+// GitProtocols are the protocols that git may use.
+func (egress) GitProtocols() string { return gitProtocols }
 
 // Servers returns the hosts that serve artifacts, which the artifact proxy reaches.
 func (e egress) Servers() []string {

@@ -62,8 +62,12 @@ func TestProxyOfTheFleet(t *testing.T) {
 	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, "kustomize-controller uses the proxy of the fleet, "+proxy) {
 		t.Errorf("the notes do not name the proxy: %s", notes)
 	}
-	if component := read(t, dir)[system+"tenure/kustomization.yaml"]; strings.Contains(component, "HTTPS_PROXY") {
+	component := read(t, dir)[system+"tenure/kustomization.yaml"]
+	if strings.Contains(component, "HTTPS_PROXY") {
 		t.Error("the component sets another proxy")
+	}
+	if !strings.Contains(component, "GIT_ALLOW_PROTOCOL") {
+		t.Error("git may use SSH, for which there is no proxy")
 	}
 	states, err := lockdown.Drift(load(t, dir, "clusters/staging"))
 	if err != nil {

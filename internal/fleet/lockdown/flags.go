@@ -29,7 +29,7 @@ func Flags() []Flag {
 		if c == "kustomize-controller" {
 			// This listens on the address of the Pod too: kustomize-controller fetches the URLs in a kustomization.yaml.
 			all = append(all, Flag{c, "--no-remote-bases", "true"}, Flag{c, metricsFlag, "$(TENURE_POD_NAME):8080"})
-			all = append(all, Flag{c, httpVariable, ArtifactProxy}, Flag{c, httpsVariable, NoProxyThere})
+			all = append(all, Flag{c, httpVariable, ArtifactProxy}, Flag{c, httpsVariable, NoProxyThere}, Flag{c, gitVariable, gitProtocols})
 		}
 		if c == "kustomize-controller" || c == "helm-controller" {
 			all = append(all, Flag{c, defaultAccountFlag, ""}, Flag{c, gates + "ExternalArtifact", "true"})

@@ -167,6 +167,7 @@ func instanceStates(f *layout.Fleet) []FlagState {
 		patch(storageFlag, instancePatch.setsStorage),
 		patch(metricsFlag, instancePatch.setsMetrics),
 		patch(noProxyVariable, instancePatch.limitsKustomize),
+		patch(gitVariable, instancePatch.limitsGit),
 		patch(egressPolicy, instancePatch.limitsEgress),
 	}
 }

@@ -49,6 +49,9 @@ func (p instancePatch) setsProxy() bool {
 	return strings.Contains(p.Patch, httpsVariable) || strings.Contains(p.Patch, "name: "+artifactProxyName)
 }
 
+// limitsGit reports whether the patch sets the protocols that git may use.
+func (p instancePatch) limitsGit() bool { return strings.Contains(p.Patch, gitVariable) }
+
 // limitsEgress reports whether the patch changes the policy that lets every Pod connect to anything.
 func (p instancePatch) limitsEgress() bool { return p.changes(egressPolicy) }
 
@@ -73,7 +76,7 @@ type instanceFile struct {
 }
 
 // instancePatches returns the patches of the lockdown. It leaves out the flags of source-controller and
-// kustomize-controller, the proxies, and the network policies, if another patch of the FluxInstance sets them.
+// kustomize-controller, the proxies, the protocols of git, and the network policies, if another patch of the FluxInstance sets them.
 func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]instancePatch, error) {
 	rendered, err := renderFile("instance.yaml", instanceFile{blocked, hosts})
 	if err != nil {
@@ -89,7 +92,7 @@ func instancePatches(blocked ranges, hosts egress, now []instancePatch) ([]insta
 	others := slices.DeleteFunc(slices.Clone(now), instancePatch.own)
 	return slices.DeleteFunc(wanted, func(p instancePatch) bool {
 		part := instancePatch.limitsEgress
-		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsMetrics, instancePatch.setsProxy, instancePatch.limitsScraping} {
+		for _, other := range []func(instancePatch) bool{instancePatch.setsStorage, instancePatch.setsMetrics, instancePatch.setsProxy, instancePatch.limitsGit, instancePatch.limitsScraping} {
 			if other(p) {
 				part = other
 			}

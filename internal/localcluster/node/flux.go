@@ -63,8 +63,10 @@ var (
 		{Name: "artifact-retention-records", Kind: KindInt},
 		{Name: "artifact-retention-ttl", Kind: KindDuration},
 	}
-	fluxEnv        = []string{"RUNTIME_NAMESPACE", "GOMAXPROCS", "GOMEMLIMIT", "GOGC"}
-	fluxDropGates  = []string{"OOMWatch"}
+	fluxEnv       = []string{"RUNTIME_NAMESPACE", "GOMAXPROCS", "GOMEMLIMIT", "GOGC"}
+	fluxDropGates = []string{"OOMWatch"}
+	// gitVariables are the variables of the programs that run git, which [gitEnv] limits further.
+	gitVariables   = map[string][]string{"kustomize-controller": {gitVariable}}
 	fluxFlagsExtra = map[string][]Flag{
 		"source-controller": slices.Concat(storageFlags, []Flag{
 			eventsURL, watchSelector, requeue, jitter, sshKex, sshHostKeys,
@@ -138,7 +140,7 @@ func FluxPrograms(binDir string) []Program {
 			// OpenPGP keys with gpg. The other controllers contain a Git library or
 			// need none.
 			Git: name == "kustomize-controller", GPG: name == "kustomize-controller",
-			Env: fluxEnv,
+			Env: slices.Concat(fluxEnv, gitVariables[name]),
 		})
 	}
 	slices.SortFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })

@@ -18,6 +18,12 @@ import (
 // program.
 func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 	t.Helper()
+	return gitOfContainer(t, nil, proxy, args...)
+}
+
+// gitOfContainer runs git as restrictedGit does, for a container with these variables.
+func gitOfContainer(t *testing.T, vars map[string]string, proxy string, args ...string) (string, error) {
+	t.Helper()
 	base := t.TempDir()
 	path, repository := filepath.Join(base, "git"), filepath.Join(base, "repository")
 	if err := gitPath(path); err != nil {
@@ -31,7 +37,7 @@ func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 		t.Fatal(err)
 	}
 	node := []string{"http_proxy=" + proxy, "NO_PROXY=127.0.0.1,localhost"}
-	env, _ := processEnv(Program{Git: true}, nil, node, gitEnv(path))
+	env, _ := processEnv(Program{Git: true, Env: []string{gitVariable}}, vars, node, gitEnv(path, vars))
 	env = append(env, "HOME="+base)
 	run := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(path, "git"), args...)
@@ -96,6 +102,32 @@ func TestGitIsRestricted(t *testing.T) {
 				t.Errorf("%s: a program of the fleet's choice ran (%v)", reason, err)
 			}
 		})
+	}
+}
+
+// TestProtocolsOfGit checks that git keeps to the fleet's list of protocols, that it would use SSH without a list, as on
+// a cluster, and that no list opens a protocol that is closed here.
+func TestProtocolsOfGit(t *testing.T) {
+	t.Parallel()
+	folder := repositoryWithACommit(t)
+	for _, tc := range []struct {
+		reason  string
+		vars    map[string]string
+		address string
+		want    string
+	}{
+		{"no list", nil, "ssh://git@git.example.com:2222/a/b", NoSSH},
+		{"no list, in the short form", nil, "git@git.example.com:a/b", NoSSH},
+		{"a list with SSH", map[string]string{gitVariable: "ssh:https"}, "ssh://git@git.example.com/a/b", NoSSH},
+		{"a list without SSH", map[string]string{gitVariable: "http:https"}, "ssh://git@git.example.com/a/b", "transport 'ssh' not allowed"},
+		{"an empty list", map[string]string{gitVariable: ""}, "ssh://git@git.example.com/a/b", "transport 'ssh' not allowed"},
+		{"a list without HTTP", map[string]string{gitVariable: "ssh"}, "https://git.example.com/a/b", "transport 'https' not allowed"},
+		{"a list with folders of the host", map[string]string{gitVariable: "file:ext:git"}, "file://" + folder, "transport 'file' not allowed"},
+		{"a command in the variables", map[string]string{"GIT_SSH_COMMAND": "echo done; true", "GIT_SSH": "true"}, "ssh://git@git.example.com/a/b", NoSSH},
+	} {
+		if out, err := gitOfContainer(t, tc.vars, "http://127.0.0.1:1", "fetch", tc.address); err == nil || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: git says %q (%v), want %q", tc.reason, out, err, tc.want)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (r restricted) run(t *testing.T, stdin string, args ...string) (string, err
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	env, _ := processEnv(Program{Git: true, GPG: true}, nil, nil, gitEnv(r.path))
+	env, _ := processEnv(Program{Git: true, GPG: true}, nil, nil, gitEnv(r.path, nil))
 	cmd.Env = append(env, "HOME="+r.tmp, "TMPDIR="+r.tmp)
 	err := cmd.Run()
 	return out.String() + said.String(), err

@@ -181,7 +181,7 @@ func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 		if err := gitPath(filepath.Join(base, "git")); err != nil {
 			return nil, err
 		}
-		fixed = gitEnv(filepath.Join(base, "git"))
+		fixed = gitEnv(filepath.Join(base, "git"), vars)
 	}
 	fixed["HOME"], fixed["TMPDIR"], fixed["KUBECONFIG"] = filepath.Join(base, "home"), filepath.Join(base, "tmp"), kubeconfig
 	if r.program.GPG {

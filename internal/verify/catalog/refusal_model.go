@@ -54,7 +54,7 @@ func classOf(control string) controlClass {
 		return byPodSecurity
 	case slices.Contains([]string{nameCheck, schemas, "paths kept within the artifact", "detection of cycles"}, control):
 		return byChecks
-	case strings.HasPrefix(control, "flag "), control == "spec.accessFrom of the object", control == noProxyThere, control == artifactProxy:
+	case strings.HasPrefix(control, "flag "), control == "spec.accessFrom of the object", control == noProxyThere, control == noSSH, control == artifactProxy:
 		return byFlux
 	}
 	return byState

@@ -4,7 +4,10 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
+	"strings"
 
+	"github.com/tenure-dev/tenure/internal/localcluster/node"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -12,22 +15,26 @@ import (
 // proxy, and nothing listens at the proxy's address.
 const noProxyThere = "HTTPS_PROXY of kustomize-controller"
 
+// noSSH is the other control that stops S15: git of kustomize-controller uses no protocol without a proxy.
+const noSSH = "GIT_ALLOW_PROTOCOL of kustomize-controller"
+
 func addRemoteFile(register func(...Attack)) {
 	canary := func(namespace string) *unstructured.Unstructured { return configMap(namespace, name("s15")) }
 	attack := Attack{
 		ID: "S15", Via: Git,
 		Kinds:      []string{"Kustomization"},
 		Title:      "lets kustomize-controller connect to a host that a kustomization.yaml names, which bypasses the approved sources and network policies",
-		Controls:   []string{noProxyThere},
-		References: []string{"flux2 documentation: --no-remote-bases is about bases (fluxcd/website#1406)"},
+		Controls:   []string{noProxyThere, noSSH},
+		References: []string{"flux2 documentation: --no-remote-bases is about bases (fluxcd/website#1406)", "kustomize documentation: remote targets"},
 		Fix: Fix{
-			Advice: "start kustomize-controller with HTTPS_PROXY as an address where nothing listens, such as http://127.0.0.1:9, HTTP_PROXY as a proxy that passes artifacts alone (`tenure-server artifact-proxy`), and $(KUBERNETES_SERVICE_HOST), notification-controller and the hosts that it needs in NO_PROXY; `tenure profile multi-tenant` does so",
+			Advice: "start kustomize-controller with HTTPS_PROXY as an address where nothing listens, such as http://127.0.0.1:9, HTTP_PROXY as a proxy that passes artifacts alone (`tenure-server artifact-proxy`), and $(KUBERNETES_SERVICE_HOST), notification-controller and the hosts that it needs in NO_PROXY, and with GIT_ALLOW_PROTOCOL as http:https, since git uses no proxy for SSH; `tenure profile multi-tenant` does so",
 		},
 		Deep: true,
 	}
 	attack.Files = func(e *Scenario) map[string]string {
 		return map[string]string{
 			"aimed/kustomization.yaml": kustomizationOf(e, "https://"+baseHost+filePath),
+			"ssh/kustomization.yaml":   kustomizationOf(e, "ssh://git@"+baseHost+basePath),
 			"own/kustomization.yaml":   kustomizationOf(e, "file.yaml"),
 			"own/file.yaml":            manifest(canary("")),
 		}
@@ -42,9 +49,32 @@ func addRemoteFile(register func(...Attack)) {
 		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
 			f.Control = noProxyThere
 		}
-		return f
+		if f.Outcome != Stopped {
+			return f
+		}
+		said, err := e.apply(ctx, e.kustomization(attack.Key()+"-ssh", folder(attack.Key())+"/ssh", e.asItSyncs), func() {})
+		if err != nil {
+			return judge(err, "")
+		}
+		return judgeSSH(f, said.message)
 	}
 	register(attack)
+}
+
+// sshRefusal matches the message of git about a protocol that GIT_ALLOW_PROTOCOL leaves out.
+var sshRefusal = regexp.MustCompile(`transport 'ssh' not allowed`)
+
+// judgeSSH returns the finding of S15 for what Flux says about a base that is reached by SSH. Stopped is the finding for
+// a file that is reached with TLS. kustomize clones a base before --no-remote-bases refuses it.
+func judgeSSH(stopped Finding, message string) Finding {
+	switch {
+	case sshRefusal.MatchString(message):
+		stopped.Control += ", " + noSSH
+		return stopped
+	case strings.Contains(message, node.NoSSH):
+		return gotThrough("git of kustomize-controller would connect to the host of a base by SSH, without a proxy and for as long as the base says, before Flux refuses the base")
+	}
+	return notProven("the answer about a base that is reached by SSH is no known refusal: " + firstLine(message))
 }
 
 // filePath is the path of the file that S15 names, on the host of S7's repository.

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/node"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -262,6 +263,27 @@ func TestKustomizeRefusals(t *testing.T) {
 	} {
 		if got, _ := controlOf(tc.message); got != tc.control {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.control)
+		}
+	}
+}
+
+// S15 is stopped by both controls, and gets through if git would connect by SSH.
+func TestBaseBySSH(t *testing.T) {
+	t.Parallel()
+	fetch := "failed to run 'git fetch --depth=1 ssh://git@bases.tenure.invalid/attacks/s7 HEAD': "
+	for _, tc := range []struct {
+		reason, message string
+		outcome         Outcome
+		control         string
+	}{
+		{"git uses no SSH", fetch + "fatal: transport 'ssh' not allowed", Stopped, noProxyThere + ", " + noSSH},
+		{"git uses SSH", fetch + node.NoSSH + "\nfatal: Could not read from remote repository.", GotThrough, ""},
+		{"git does not run", "no 'git' program on path", NotProven, ""},
+		{"a later refusal says nothing about the connection", "fs-security-constraint abs /x/tmp/kustomize-123/base: path is not in or below", NotProven, ""},
+		{"Flux says nothing", "", NotProven, ""},
+	} {
+		if f := judgeSSH(stopped(noProxyThere, "no"), tc.message); f.Outcome != tc.outcome || f.Control != tc.control {
+			t.Errorf("%s: got %q by %q, want %q by %q", tc.reason, f.Outcome, f.Control, tc.outcome, tc.control)
 		}
 	}
 }
