@@ -26,7 +26,7 @@ func addNodeTakeover(register func(...Attack)) {
 	onNode := hardenedPod("w3", map[string]any{"hostNetwork": true, "hostPID": true})
 	mounting := hardenedPod("w3", map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}})
 	own := creating(hardenedPod("w3-own", nil))
-	podsAlsoByGit(register, pod(map[string]any{"schedulingGates": gates()}, map[string]any{"privileged": true}), Attack{
+	podsAlsoByGit(register, func(e *Scenario) *unstructured.Unstructured { return takeovers[e.takeover](e) }, Attack{
 		ID: "W3", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"Pod/ephemeralcontainers"}),
 		Slow:       true,
@@ -42,6 +42,25 @@ func addNodeTakeover(register func(...Attack)) {
 			request{what: "add a privileged container to a running Pod", aimed: debugging},
 		),
 	})
+}
+
+// takeovers are the Pods of which a commit of the tenant delivers one: see [Scenario.findTakeover]. They wait for no node.
+var takeovers = []func(*Scenario) *unstructured.Unstructured{
+	pod(map[string]any{"schedulingGates": gates()}, map[string]any{"privileged": true}),
+	hardenedPod("w3", map[string]any{"schedulingGates": gates(), "hostNetwork": true, "hostPID": true}),
+	hardenedPod("w3", map[string]any{"schedulingGates": gates(), "volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}),
+}
+
+// findTakeover returns the index of the first Pod of takeovers that the API server accepts from the tenant, and 0 if there
+// is none: a policy may refuse privileged containers and admit the node's file system.
+func (e *Scenario) findTakeover(ctx context.Context) int {
+	return max(0, slices.IndexFunc(takeovers, func(pod func(*Scenario) *unstructured.Unstructured) bool {
+		u := pod(e)
+		if e.runsBy == nil {
+			return e.applies(ctx, u) == nil
+		}
+		return e.applies(ctx, e.runsBy.idle(u)) == nil && e.creates(ctx, e.runsBy.controller, u) == nil
+	}))
 }
 
 // pod returns a Pod that a tenant's account may not run.

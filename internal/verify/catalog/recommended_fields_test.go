@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -160,6 +161,45 @@ func TestKustomizationSourceMissing(t *testing.T) {
 	} {
 		if got := kustomizationSourceMissing.MatchString(message); got != want {
 			t.Errorf("%s: missing is %t, want %t", message, got, want)
+		}
+	}
+}
+
+// A commit delivers the first Pod that the API server accepts, also as a workload.
+func TestFindTakeover(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		refuses func(spec map[string]any) bool
+		runsBy  *workload
+		want    int
+	}{
+		"no policy":             {"the first is accepted", func(map[string]any) bool { return false }, nil, 0},
+		"privileged containers": {"the next one has none", func(spec map[string]any) bool { return spec["securityContext"] == nil }, nil, 1},
+		"the node's processes":  {"the last one mounts its files", func(spec map[string]any) bool { return spec["securityContext"] == nil || spec["hostPID"] == true }, nil, 2},
+		"everything":            {"the first is as good as any", func(map[string]any) bool { return true }, nil, 0},
+		"a workload":            {"its controller makes the Pod", func(spec map[string]any) bool { return spec["securityContext"] == nil }, &workloads[0], 1},
+	} {
+		refuse := func(content map[string]any) error {
+			spec, _, _ := unstructured.NestedMap(content, "spec")
+			if template, found, _ := unstructured.NestedMap(content, "spec", "template", "spec"); found {
+				spec = template
+			}
+			if tc.refuses(spec) {
+				return forbidden(errPolicy.Error())
+			}
+			return nil
+		}
+		e := newFakeEnv(interceptor.Funcs{Apply: func(_ context.Context, _ client.WithWatch, u runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(u)
+			if err != nil {
+				return err
+			}
+			return refuse(content)
+		}})
+		e.runsBy = tc.runsBy
+		if got := e.findTakeover(t.Context()); got != tc.want {
+			t.Errorf("%s: %s: want %d, got %d", name, tc.reason, tc.want, got)
 		}
 	}
 }

@@ -129,6 +129,8 @@ type Scenario struct {
 	// runsBy is the kind of workload with which a commit of the tenant runs a Pod, or nil if the tenant may
 	// apply Pods.
 	runsBy *workload
+	// takeover is the index of the Pod in takeovers that a commit of the tenant delivers.
+	takeover int
 }
 
 // newScenario prepares the attacks of one tenant.
