@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -38,13 +39,22 @@ func addRemoteFile(register func(...Attack)) {
 			return notProven(firstLine(err.Error()))
 		}
 		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
-		// If the resource is no file, kustomize tries it as a base, which --no-remote-bases refuses.
-		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
-			f.Control = noProxyThere
-		}
-		return f
+		return ofFile(f)
 	}
 	register(attack)
+}
+
+// ofFile returns the finding of S15. If the file does not come, kustomize tries it as a base, which --no-remote-bases refuses: then
+// only the reason why it did not come names a control.
+func ofFile(f Finding) Finding {
+	switch {
+	case f.Outcome != Stopped:
+	case proxyRefusal.MatchString(f.Message):
+		f.Control = noProxyThere
+	case strings.HasPrefix(f.Control, "flag --no-remote-bases"):
+		return notProven("the file did not come, and --no-remote-bases, which is about bases, refused its address: " + f.Message)
+	}
+	return f
 }
 
 // filePath is the path of the file that S15 names, on the host of S7's repository.
