@@ -60,7 +60,7 @@ func objectOwners(tenants []Tenant) ownership {
 		for _, namespace := range t.Namespaces {
 			o.byNamespace[namespace] = t.Name
 		}
-		for _, r := range t.Repositories {
+		for _, r := range t.Deliveries() {
 			o.bySync[r.Kustomization] = t.Name
 		}
 	}

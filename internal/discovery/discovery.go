@@ -47,6 +47,9 @@ type Tenant struct {
 	Holders []Holder
 	// Repositories are the Git repositories and OCI artifacts from which the tenant delivers.
 	Repositories []Repository
+	// Unpushed are the Kustomizations of the tenant with a source of another kind, which no push to a local host replaces:
+	// a Bucket or an ExternalArtifact. URL and Branch are empty.
+	Unpushed []Repository
 	// Synced is set if Flux delivers anything for the tenant by a Kustomization, from a source of any kind.
 	Synced bool
 	// UnlimitedReleases are the HelmReleases in the tenant's namespaces that the platform wrote and whose charts Flux
@@ -129,6 +132,9 @@ func (r Repository) Address() string {
 	}
 	return r.URL + "#" + r.Branch
 }
+
+// Deliveries returns the Repositories and the Unpushed.
+func (t Tenant) Deliveries() []Repository { return slices.Concat(t.Repositories, t.Unpushed) }
 
 // HasClusterAdmin reports whether the tenant is bound to the role cluster-admin: then
 // admission and RBAC cannot keep it from acting as any other account of its namespaces.
@@ -377,7 +383,7 @@ func (d *discovery) ofOthers(u unstructured.Unstructured) bool {
 }
 
 // fromOthers reports whether a Kustomization in the platform's namespace delivers another Git
-// repository than the platform's own, and names no account or a controller's.
+// repository or Bucket than the platform's own, and names no account or a controller's.
 func (d *discovery) fromOthers(u unstructured.Unstructured) bool {
 	return d.asController(u) && d.otherRepository(u)
 }
@@ -388,9 +394,11 @@ func (d *discovery) asController(u unstructured.Unstructured) bool {
 	return u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && (account == "" || strings.HasSuffix(account, "-controller"))
 }
 
-// otherRepository reports whether a Kustomization delivers another Git repository than the platform's own.
+// otherRepository reports whether a Kustomization delivers another Git repository than the platform's own, or a Bucket while
+// the platform's own repository is none: a platform that pushes to Buckets may push to several.
 func (d *discovery) otherRepository(u unstructured.Unstructured) bool {
-	return d.roots != nil && sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
+	kind := sourceOf(u).Kind
+	return d.roots != nil && (kind == flux.GitRepository || kind == flux.Bucket && !d.rootIs(kind)) && !d.fromRoot(u)
 }
 
 // owner returns the tenant for which a Flux object delivers, or nil. This is the tenant of its
@@ -408,7 +416,7 @@ func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
 		}
 	}
 	// The platform's own artifacts come from other repositories than its sync, so only the target says that this one is a tenant's.
-	if source := sourceOf(u); d.asController(u) && source.Kind == flux.OCIRepository && !d.fromRoot(u) && !d.rootIsArtifact() {
+	if source := sourceOf(u); d.asController(u) && source.Kind == flux.OCIRepository && !d.fromRoot(u) && !d.rootIs(flux.OCIRepository) {
 		return d.byNamespace[nested(u, "spec", "targetNamespace")]
 	}
 	if !d.delegates(u) {
@@ -426,10 +434,11 @@ func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
 	return nil
 }
 
-// rootIsArtifact reports whether the platform's own repository is an OCI artifact: then its pipeline may push further ones.
-func (d *discovery) rootIsArtifact() bool {
+// rootIs reports whether the platform's own repository is a source of a kind: of OCI artifacts and Buckets, its pipeline may
+// push further ones.
+func (d *discovery) rootIs(kind flux.Kind) bool {
 	for source := range d.roots {
-		if source.Kind == flux.OCIRepository {
+		if source.Kind == kind {
 			return true
 		}
 	}
@@ -579,25 +588,27 @@ func (d *discovery) assignRepositories() {
 		}
 		t.Synced = true
 		kind := flux.Kind(nested(k, "spec", "sourceRef", "kind"))
+		_, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig")
+		delivery := Repository{
+			Source:        sourceOf(k),
+			Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
+			Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
+			Account:       d.accountOf(k),
+			Remote:        remote,
+			OfPlatform:    d.fromRoot(k),
+		}
+		if kind != flux.GitRepository && kind != flux.OCIRepository && !delivery.OfPlatform {
+			t.Unpushed = append(t.Unpushed, delivery)
+		}
 		for _, r := range d.sources(kind) {
 			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {
 				continue
 			}
-			_, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig")
-			branch := flux.Tag(&r)
+			delivery.URL, delivery.Branch = nested(r, "spec", "url"), flux.Tag(&r)
 			if kind == flux.GitRepository {
-				branch = flux.FollowedBranch(&r)
+				delivery.Branch = flux.FollowedBranch(&r)
 			}
-			t.Repositories = append(t.Repositories, Repository{
-				Source:        flux.Ref{Kind: kind, Namespace: r.GetNamespace(), Name: r.GetName()},
-				URL:           nested(r, "spec", "url"),
-				Branch:        branch,
-				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
-				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
-				Account:       d.accountOf(k),
-				Remote:        remote,
-				OfPlatform:    d.fromRoot(k),
-			})
+			t.Repositories = append(t.Repositories, delivery)
 		}
 	}
 }

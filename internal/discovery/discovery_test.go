@@ -200,6 +200,11 @@ func TestDiscover(t *testing.T) {
 						Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "b"},
 					},
 				},
+				Unpushed: []Repository{{
+					Source: flux.Ref{Kind: flux.Bucket, Namespace: "shop", Name: "tagged"}, Path: "/",
+					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "c"},
+					Account:       Account{"shop", "deployer"},
+				}},
 			}},
 		},
 		"found by its accounts": {
@@ -481,14 +486,17 @@ func TestDeliveredAsController(t *testing.T) {
 		"an artifact, no account":         {"the same by OCI", "", "OCIRepository", "oci://images.example.com/team", root, true},
 		"an artifact, the controller's":   {"the same by OCI", "kustomize-controller", "OCIRepository", "oci://images.example.com/team", root, true},
 		"an artifact beside the platform": {"the pipeline of the platform pushes all artifacts", "", "OCIRepository", "oci://images.example.com/team", "oci://images.example.com/platform", false},
+		"a bucket, no account":            {"the same by a Bucket", "", "Bucket", "s3://team", root, true},
+		"a bucket, the controller's":      {"the same by a Bucket", "kustomize-controller", "Bucket", "s3://team", root, true},
+		"a bucket beside the platform":    {"the pipeline of the platform pushes to all Buckets", "", "Bucket", "s3://team", "s3://platform", false},
+		"a generated artifact":            {"it may come from the platform's own repository", "", "ExternalArtifact", "", root, false},
+		"a generated artifact, limited":   {"the account says whose it is", "team", "ExternalArtifact", "", root, true},
 		"the platform's repository":       {"the content is the platform's", "kustomize-controller", "GitRepository", root, root, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rootKind := flux.GitRepository
-			if strings.HasPrefix(tc.platform, "oci:") {
-				rootKind = flux.OCIRepository
-			}
+			scheme, _, _ := strings.Cut(tc.platform, ":")
+			rootKind := map[string]flux.Kind{"https": flux.GitRepository, "oci": flux.OCIRepository, "s3": flux.Bucket}[scheme]
 			found := discover(t,
 				clusterBinding("controllers", "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "kustomize-controller"}),
 				fluxObject(rootKind, "flux-system", "root", map[string]any{"url": tc.platform}),
@@ -499,8 +507,8 @@ func TestDeliveredAsController(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("found %v", found)
 			}
-			if got := len(found[0].Repositories) == 1; got != tc.want {
-				t.Errorf("%s: the tenant's repositories are %v", tc.reason, found[0].Repositories)
+			if got := len(found[0].Deliveries()) == 1; got != tc.want || got != found[0].Synced {
+				t.Errorf("%s: the tenant delivers %v, synced %t", tc.reason, found[0].Deliveries(), found[0].Synced)
 			}
 			if slices.ContainsFunc(found[0].Accounts, func(a Account) bool { return a.Name == "kustomize-controller" }) {
 				t.Errorf("the account of the controller is among %v", found[0].Accounts)

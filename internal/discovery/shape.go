@@ -79,6 +79,9 @@ func sourceKinds(repositories []Repository) []flux.Kind {
 func (d *discovery) assignShapes() {
 	for _, t := range d.tenants {
 		shape := []string{fmt.Sprintf("repositories %s, synced %t", sourceKinds(t.Repositories), t.Synced)}
+		for _, r := range t.Unpushed {
+			shape = append(shape, fmt.Sprintf("Kustomization of a %s, account named %t, remote %t", r.Source.Kind, r.Account.Name != "", r.Remote))
+		}
 		if d.bounds.unread {
 			shape = append(shape, "tenant "+t.Name)
 		}

@@ -208,8 +208,8 @@ func (e *Scenario) foreignSource(kind flux.Kind) func(spec map[string]any) {
 var kustomizationSources = []flux.Kind{flux.GitRepository, flux.OCIRepository, flux.Bucket, flux.ExternalArtifact}
 
 // kustomizationSourceMissing matches the message of kustomize-controller when it has looked for a source
-// and found none.
-var kustomizationSourceMissing = regexp.MustCompile(`^Source '.*' not found`)
+// and found none: the API server's answer, which older versions of Flux replace by their own.
+var kustomizationSourceMissing = regexp.MustCompile(`^(Source '.*'|\w+\.source\.toolkit\.fluxcd\.io "[^"]*") not found`)
 
 // crossNamespaceSource names sources of the platform, of every kind. The platform's own source
 // does not have the path: that the path is missed shows that the artifact was fetched. Of

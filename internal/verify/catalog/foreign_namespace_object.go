@@ -52,7 +52,13 @@ func addForeignNamespaceObject(register func(...Attack)) {
 	)
 	register(attack)
 	attack.Owners, attack.Title = OwnersNever, "creates a Flux object in the platform's or another tenant's namespace"
-	register(deliversManifests(attack, "Kustomization", kustomizationIn(victim), kustomizationIn(func(e *Scenario) string { return e.Namespace })))
+	// Flux sends the manifest once, so that it has the fields that a policy may demand.
+	delivered := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return withRecommendedFields(kustomizationIn(namespace)(e))
+		}
+	}
+	register(deliversManifests(attack, "Kustomization", delivered(victim), delivered(func(e *Scenario) string { return e.Namespace })))
 }
 
 // requestsElsewhere is [requests] with the requests that the tenant's roles allow in namespaces of others.

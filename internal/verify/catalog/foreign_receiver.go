@@ -47,7 +47,7 @@ func (e *Scenario) receiverCalled(ctx context.Context, id, namespace string) Fin
 	}
 	// The object is suspended, so that Flux does not change it.
 	target := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name(id), map[string]any{"spec": map[string]any{
-		"interval": "1h", "path": "./", "prune": false, "suspend": true, "serviceAccountName": e.Account.Name,
+		"interval": "1h", "path": "./", "prune": true, "suspend": true, "serviceAccountName": e.Account.Name,
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": "none"},
 	}})
 	token := rand.Text()

@@ -57,6 +57,8 @@ func (e *Scenario) prepareDeliveries(ctx context.Context) error {
 			applies := d
 			applies.As = as
 			d.runsBy = applies.findWorkload(ctx)
+			applies.runsBy = d.runsBy
+			d.takeover = applies.findTakeover(ctx)
 		}
 		seen = append(seen, r.Account)
 		e.deliveries = append(e.deliveries, &d)

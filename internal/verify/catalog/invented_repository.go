@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -11,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// inventedHost serves the repositories of tenants for which Flux delivers nothing. RFC 2606 reserves the name.
+// inventedHost serves the repositories of tenants for which Flux delivers nothing, or no source of a kind that takes pushes. RFC 2606 reserves the name.
 const inventedHost = "sources.tenure.invalid"
 
 // undelivered reports whether Flux delivers nothing for the tenant: then there is nothing to commit to. A tenant
@@ -45,6 +46,26 @@ func (e *Scenario) inventRepository(ctx context.Context, opts Options) *unstruct
 		e.unplanted = err
 		return nil
 	}
+	return e.serveInvented(ctx, opts, discovery.Repository{Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: e.Namespace}})
+}
+
+// inventDelivery gives a tenant that delivers from Buckets and ExternalArtifacts alone a Git repository beside its Kustomization,
+// with the account and the settings of this Kustomization: to push there is to push to the Bucket. It returns the source, or
+// nil if the tenant needs none or cannot have one: e.unplanted is the reason then.
+func (e *Scenario) inventDelivery(ctx context.Context, opts Options) *unstructured.Unstructured {
+	if e.Repository != nil || len(e.Tenant.Repositories) > 0 || !e.hasAccount() || opts.Git == nil || opts.Network == nil {
+		return nil
+	}
+	for _, sync := range e.Tenant.Unpushed {
+		if in := sync.Kustomization.Namespace; in == e.Account.Namespace || !slices.Contains(e.Tenant.Namespaces, in) {
+			return e.serveInvented(ctx, opts, sync)
+		}
+	}
+	return nil
+}
+
+// serveInvented serves a Git repository and creates its source in the namespace of the Kustomization of a delivery.
+func (e *Scenario) serveInvented(ctx context.Context, opts Options, delivery discovery.Repository) *unstructured.Unstructured {
 	const branch = "main"
 	path := "/" + e.Tenant.Name
 	url := "https://" + inventedHost + path
@@ -55,16 +76,19 @@ func (e *Scenario) inventRepository(ctx context.Context, opts Options) *unstruct
 		}
 		opts.Network.Handle(inventedHost, path, opts.Git)
 	}
-	source := object(sourceAPI, string(flux.GitRepository), e.Namespace, name("repository"), map[string]any{"spec": map[string]any{
+	id, namespace := "repository", delivery.Kustomization.Namespace
+	if namespace != e.Namespace {
+		id = e.ofTenant(id) // the namespace may also contain sources of other tenants
+	}
+	source := object(sourceAPI, string(flux.GitRepository), namespace, name(id), map[string]any{"spec": map[string]any{
 		"interval": "1h", "url": url, "ref": map[string]any{"branch": branch},
 	}})
 	if err := e.Admin.Create(ctx, source); err != nil {
 		e.unplanted = fmt.Errorf("cannot create a source for tenant %s: %w", e.Tenant.Name, err)
 		return nil
 	}
-	e.Repository = &discovery.Repository{
-		Source: flux.Ref{Kind: flux.GitRepository, Namespace: e.Namespace, Name: source.GetName()},
-		URL:    url, Branch: branch, Path: "/", Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: e.Namespace},
-	}
+	delivery.Source = flux.Ref{Kind: flux.GitRepository, Namespace: namespace, Name: source.GetName()}
+	delivery.URL, delivery.Branch, delivery.Path = url, branch, "/"
+	e.Repository = &delivery
 	return source
 }

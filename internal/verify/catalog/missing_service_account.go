@@ -116,7 +116,7 @@ func (e *Scenario) fixOfSyncs(ctx context.Context) string {
 func (e *Scenario) syncsWithoutAccount(ctx context.Context) []string {
 	var syncs []string
 	for _, t := range e.tenants {
-		for _, r := range t.Repositories {
+		for _, r := range t.Deliveries() {
 			sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization), r.Kustomization.Namespace, r.Kustomization.Name, nil)
 			if e.Admin.Get(ctx, keyOf(sync), sync) != nil {
 				continue

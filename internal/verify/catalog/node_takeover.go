@@ -21,9 +21,12 @@ func addNodeTakeover(register func(...Attack)) {
 		_ = unstructured.SetNestedSlice(u.Object, []any{container}, "spec", "initContainers")
 		return u
 	}
-	onNode := pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil)
-	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)
-	podsAlsoByGit(register, pod(map[string]any{"schedulingGates": gates()}, map[string]any{"privileged": true}), Attack{
+	// In all other fields, these comply with every level of Pod Security: a policy that looks at the other fields alone
+	// would refuse a simple Pod, but no attacker.
+	onNode := hardenedPod("w3", map[string]any{"hostNetwork": true, "hostPID": true})
+	mounting := hardenedPod("w3", map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}})
+	own := creating(hardenedPod("w3-own", nil))
+	podsAlsoByGit(register, func(e *Scenario) *unstructured.Unstructured { return takeovers[e.takeover](e) }, Attack{
 		ID: "W3", Via: API, Owners: OwnersWithin,
 		Kinds:      slices.Concat(everyPod, []string{"Pod/ephemeralcontainers"}),
 		Slow:       true,
@@ -32,13 +35,32 @@ func addNodeTakeover(register func(...Attack)) {
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},
 		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		Run: runsPods([]func(*Scenario) *unstructured.Unstructured{privileged, first, onNode, mounting},
-			request{what: "run a privileged container", aimed: creating(privileged)},
-			request{what: "run a privileged init container", aimed: creating(first)},
-			request{what: "use the node's network and processes", aimed: creating(onNode)},
-			request{what: "mount the node's file system", aimed: creating(mounting)},
+			request{what: "run a privileged container", aimed: creating(privileged), own: own},
+			request{what: "run a privileged init container", aimed: creating(first), own: own},
+			request{what: "use the node's network and processes", aimed: creating(onNode), own: own},
+			request{what: "mount the node's file system", aimed: creating(mounting), own: own},
 			request{what: "add a privileged container to a running Pod", aimed: debugging},
 		),
 	})
+}
+
+// takeovers are the Pods of which a commit of the tenant delivers one: see [Scenario.findTakeover]. They wait for no node.
+var takeovers = []func(*Scenario) *unstructured.Unstructured{
+	pod(map[string]any{"schedulingGates": gates()}, map[string]any{"privileged": true}),
+	hardenedPod("w3", map[string]any{"schedulingGates": gates(), "hostNetwork": true, "hostPID": true}),
+	hardenedPod("w3", map[string]any{"schedulingGates": gates(), "volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}),
+}
+
+// findTakeover returns the index of the first Pod of takeovers that the API server accepts from the tenant, and 0 if there
+// is none: a policy may refuse privileged containers and admit the node's file system.
+func (e *Scenario) findTakeover(ctx context.Context) int {
+	return max(0, slices.IndexFunc(takeovers, func(pod func(*Scenario) *unstructured.Unstructured) bool {
+		u := pod(e)
+		if e.runsBy == nil {
+			return e.applies(ctx, u) == nil
+		}
+		return e.applies(ctx, e.runsBy.idle(u)) == nil && e.creates(ctx, e.runsBy.controller, u) == nil
+	}))
 }
 
 // pod returns a Pod that a tenant's account may not run.

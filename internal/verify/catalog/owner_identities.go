@@ -52,8 +52,8 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	return newClient(config)
 }
 
-// newClient returns a client that repeats a request to create an object after a conflict. It drops the
-// warnings of the API server, because they are about the objects of attacks.
+// newClient returns a client that repeats requests: see [asRecommended] and [createWithRetry]. It drops the warnings of the
+// API server, because they are about the objects of attacks.
 func newClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
@@ -61,7 +61,7 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return interceptor.NewClient(c, interceptor.Funcs{Create: createWithRetry}), nil
+	return interceptor.NewClient(c, asRecommended()), nil
 }
 
 // conflictBackoff are the delays before a request to create an object is repeated.

@@ -58,7 +58,7 @@ func (e *Scenario) readsCredentials(ctx context.Context) ([]request, error) {
 
 // isOwn reports whether an object in the namespace of Flux is the tenant's source or Kustomization.
 func (e *Scenario) isOwn(u *unstructured.Unstructured) bool {
-	for _, r := range e.Tenant.Repositories {
+	for _, r := range e.Tenant.Deliveries() {
 		for _, of := range []flux.Ref{r.Source, r.Kustomization} {
 			if string(of.Kind) == u.GetKind() && of.Namespace == u.GetNamespace() && of.Name == u.GetName() {
 				return true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -73,7 +74,8 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 	if f.Outcome != Stopped {
 		return f
 	}
-	said, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() {})
+	var applied *unstructured.Unstructured
+	said, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() { applied, _ = e.read(ctx, own) })
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
 		if e.refusesOwnCharts(ctx, by(id+"-own", folder(id)+"/own", nil)) {
 			f.Control += " (nor a chart of its own)"
@@ -94,12 +96,16 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 	if reachesTheServer(f, said) {
 		return f
 	}
-	if said.ready != "True" {
+	// A policy may demand spec.wait of the Kustomization; an object of an attack, such as a suspended one, never becomes healthy.
+	if said.ready != "True" && (applied == nil || !unhealthy.MatchString(said.message)) {
 		return notProven("the same steps with the tenant's own objects do not work either: " + firstLine(said.message))
 	}
 	e.remove(own)
 	return f
 }
+
+// unhealthy matches the message of kustomize-controller about applied objects that do not become healthy.
+var unhealthy = regexp.MustCompile(`^health check failed after `)
 
 // refusesOwnCharts reports whether the API server denied a HelmRelease because its chart comes from the
 // tenant's repository, and accepts one with a chart from another source.

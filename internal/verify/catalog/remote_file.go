@@ -45,11 +45,7 @@ func addRemoteFile(register func(...Attack)) {
 			return notProven(firstLine(err.Error()))
 		}
 		f := e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
-		// If the resource is no file, kustomize tries it as a base, which --no-remote-bases refuses.
-		if f.Outcome == Stopped && proxyRefusal.MatchString(f.Message) {
-			f.Control = noProxyThere
-		}
-		if f.Outcome != Stopped {
+		if f = ofFile(f); f.Outcome != Stopped {
 			return f
 		}
 		said, err := e.apply(ctx, e.kustomization(attack.Key()+"-ssh", folder(attack.Key())+"/ssh", e.asItSyncs), func() {})
@@ -59,6 +55,19 @@ func addRemoteFile(register func(...Attack)) {
 		return judgeSSH(f, said.message)
 	}
 	register(attack)
+}
+
+// ofFile returns the finding of S15. If the file does not come, kustomize tries it as a base, which --no-remote-bases refuses: then
+// only the reason why it did not come names a control.
+func ofFile(f Finding) Finding {
+	switch {
+	case f.Outcome != Stopped:
+	case proxyRefusal.MatchString(f.Message):
+		f.Control = noProxyThere
+	case strings.HasPrefix(f.Control, "flag --no-remote-bases"):
+		return notProven("the file did not come, and --no-remote-bases, which is about bases, refused its address: " + f.Message)
+	}
+	return f
 }
 
 // sshRefusal matches the message of git about a protocol that GIT_ALLOW_PROTOCOL leaves out.
@@ -72,7 +81,7 @@ func judgeSSH(stopped Finding, message string) Finding {
 		stopped.Control += ", " + noSSH
 		return stopped
 	case strings.Contains(message, node.NoSSH):
-		return gotThrough("git of kustomize-controller would connect to the host of a base by SSH, without a proxy and for as long as the base says, before Flux refuses the base")
+		return gotThrough("git of kustomize-controller would connect to the host of a base by SSH, without a proxy, before Flux refuses the base")
 	}
 	return notProven("the answer about a base that is reached by SSH is no known refusal: " + firstLine(message))
 }

@@ -140,6 +140,11 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	}
 	serveFile(opts.Network)
 	envs, err := fleet.scenarios(ctx, opts, admin, victim, report.Tenants)
+	for _, e := range envs {
+		if e.invented != nil && !opts.Keep {
+			defer e.remove(e.invented)
+		}
+	}
 	if err != nil {
 		return report, err
 	}
@@ -248,7 +253,8 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	return &s, err
 }
 
-// scenarios prepares the attacks of each tenant, or of the tenant that the options name.
+// scenarios prepares the attacks of each tenant, or of the tenant that the options name. With an error, it returns those that
+// have objects to remove.
 func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client.WithWatch, victim Victim, tenants []discovery.Tenant) ([]*Scenario, error) {
 	var all []*Scenario
 	for _, t := range tenants {
@@ -257,7 +263,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		}
 		e, err := newScenario(opts, admin, victim, t)
 		if err != nil {
-			return nil, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
+			return all, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.outside, e.proxyEndpoint, e.tenants = opts.Root, opts.Network, s.proxy, tenants
 		e.doubts = append(slices.Clone(s.doubts), missingControls(s.missing, t)...)
@@ -265,9 +271,10 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.webhookDoubts, e.dryRunPolicies = s.webhookDoubts, s.dryRunPolicies
 		e.exemptions, e.mutates, e.called = s.exemptions, s.mutates, s.called
 		e.lacks = lacks(t, s.namespaces, s.missing)
+		e.invented = e.inventDelivery(ctx, opts)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {
-			return nil, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
+			return append(all, e), fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
 		}
 		for _, namespace := range t.Unlike {
 			other := *e

@@ -51,6 +51,8 @@ type Scenario struct {
 	// Repository is the tenant's repository or artifact on the local hosts; nil if it is not
 	// mapped.
 	Repository *discovery.Repository
+	// invented is the source of [Scenario.inventDelivery]; nil if the tenant needs none.
+	invented *unstructured.Unstructured
 
 	config *rest.Config
 	// who is the identity of As.
@@ -129,6 +131,8 @@ type Scenario struct {
 	// runsBy is the kind of workload with which a commit of the tenant runs a Pod, or nil if the tenant may
 	// apply Pods.
 	runsBy *workload
+	// takeover is the index of the Pod in takeovers that a commit of the tenant delivers.
+	takeover int
 }
 
 // newScenario prepares the attacks of one tenant.
@@ -192,6 +196,9 @@ func attacker(local hosts, t discovery.Tenant) (discovery.Account, *discovery.Re
 // noRepository returns the finding of an attack that needs a repository of the tenant if there is none,
 // with advice.
 func (e *Scenario) noRepository() Finding {
+	if len(e.Tenant.Repositories) == 0 && e.unplanted != nil {
+		return notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact, and verify could not give it one: " + firstLine(e.unplanted.Error()))
+	}
 	if len(e.Tenant.Repositories) == 0 {
 		return notProven("no Kustomization of the tenant applies a Git repository or an OCI artifact")
 	}

@@ -104,7 +104,7 @@ func (e *Scenario) decryptsWithOwn(ctx context.Context) Finding {
 // appliesTenant reports whether a Kustomization applies manifests of the tenant: it is in a namespace of
 // the tenant, or delivers a repository of the tenant from a namespace of the platform.
 func (e *Scenario) appliesTenant(sync client.ObjectKey) bool {
-	return slices.Contains(e.Tenant.Namespaces, sync.Namespace) || slices.ContainsFunc(e.Tenant.Repositories, func(r discovery.Repository) bool {
+	return slices.Contains(e.Tenant.Namespaces, sync.Namespace) || slices.ContainsFunc(e.Tenant.Deliveries(), func(r discovery.Repository) bool {
 		return r.Kustomization.Namespace == sync.Namespace && r.Kustomization.Name == sync.Name
 	})
 }

@@ -114,7 +114,7 @@ func takesFrom(set, provider *unstructured.Unstructured) bool {
 func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 	return slices.ContainsFunc(all, func(t discovery.Tenant) bool {
 		return slices.Contains(t.Namespaces, ref.Namespace) ||
-			slices.ContainsFunc(t.Repositories, func(r discovery.Repository) bool { return r.Kustomization == ref })
+			slices.ContainsFunc(t.Deliveries(), func(r discovery.Repository) bool { return r.Kustomization == ref })
 	})
 }
 

@@ -171,10 +171,7 @@ func (w workload) idle(pod *unstructured.Unstructured) *unstructured.Unstructure
 // findWorkload returns the first kind of workload that the tenant's rights let Flux apply. It returns nil
 // if Flux may apply Pods, or none of these kinds.
 func (e *Scenario) findWorkload(ctx context.Context) *workload {
-	applies := func(u *unstructured.Unstructured) bool {
-		err := e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("tenure-attack"), client.DryRunAll)
-		return judge(err, "").Control != rbac
-	}
+	applies := func(u *unstructured.Unstructured) bool { return judge(e.applies(ctx, u), "").Control != rbac }
 	pod := hardenedPod("kind", nil)(e)
 	if applies(pod) {
 		return nil
@@ -184,6 +181,11 @@ func (e *Scenario) findWorkload(ctx context.Context) *workload {
 		return nil
 	}
 	return &workloads[i]
+}
+
+// applies tries to apply an object as Flux does, in a dry run.
+func (e *Scenario) applies(ctx context.Context, u *unstructured.Unstructured) error {
+	return e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("tenure-attack"), client.DryRunAll)
 }
 
 // newControllers returns clients with the identities of the controllers of Kubernetes that

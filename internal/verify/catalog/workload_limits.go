@@ -36,6 +36,7 @@ func (e *Scenario) readLimits(ctx context.Context) {
 	e.hostInUse = e.findHost(ctx)
 	if e.Repository != nil {
 		e.runsBy = e.findWorkload(ctx)
+		e.takeover = e.findTakeover(ctx)
 	}
 }
 
