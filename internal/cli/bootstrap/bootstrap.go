@@ -159,7 +159,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.url == "" {
 		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
 	}
-	config, opts, err := o.complete()
+	config, opts, err := o.complete(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,12 +173,12 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // complete checks the flags and returns the cluster and the options, without the repository.
-func (o *options) complete() (*rest.Config, bootstrap.Options, error) {
+func (o *options) complete(ctx context.Context) (*rest.Config, bootstrap.Options, error) {
 	var opts bootstrap.Options
 	if err := o.check(); err != nil {
 		return nil, opts, err
 	}
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err != nil {
 		return nil, opts, err
 	}

@@ -106,7 +106,7 @@ func (o *providerOptions) run(ctx context.Context) error {
 	case !hostName.MatchString(o.hostname):
 		return ui.WithHint(fmt.Errorf("--hostname %q is not a host", o.hostname), "write it without https://, such as git.example.com")
 	}
-	config, opts, err := o.complete()
+	config, opts, err := o.complete(ctx)
 	if err != nil {
 		return err
 	}

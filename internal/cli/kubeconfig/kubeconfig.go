@@ -141,7 +141,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.tenant == "" && (o.login.wanted || o.account == "" || o.namespace == "") {
 		return ui.WithHint(errors.New("cannot choose an account for the kubeconfig"), "name a tenant, or an account with --namespace and --serviceaccount")
 	}
-	kube, config, err := o.connect()
+	kube, config, err := o.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (o *options) run(ctx context.Context) error {
 	return err
 }
 
-func (o *options) connect() (client.Client, *rest.Config, error) {
-	config, err := o.REST()
+func (o *options) connect(ctx context.Context) (client.Client, *rest.Config, error) {
+	config, err := o.REST(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -133,7 +133,7 @@ func (in *input) addAll(name string, content []byte) error {
 
 // readCluster reads the objects of the kinds that the cluster serves.
 func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err != nil {
 		return err
 	}
