@@ -186,6 +186,9 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 			err = missing
 		}
 	}
+	if errors.Is(err, flux.ErrNotInstalled) && slices.Contains(flux.OperatorKinds(), c.kinds[0]) {
+		return ui.WithHint(fmt.Errorf("cannot list %s: the cluster does not have flux-operator", c.what), "`tenure get all` shows the objects of Flux")
+	}
 	if err != nil {
 		return explain(err)
 	}
@@ -316,7 +319,7 @@ func explain(err error) error {
 		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}
 	if apierrors.IsForbidden(err) {
-		return ui.WithHint(err, "name a namespace that you may read with -n NAMESPACE, or use a kubeconfig for the proxy, which shows tenants all of theirs with -A and `tenure get tenants`")
+		return ui.WithHint(err, "name a namespace that you may read, as in `tenure get all -n NAMESPACE`, or use a kubeconfig for the proxy, which shows tenants all of theirs with -A and `tenure get tenants`")
 	}
 	return kubeflags.Explain(err)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -102,8 +103,16 @@ func (f *Flags) diagnose(err error) (advice string, cause error) {
 	return advice, errors.New("there is no kubeconfig, or it is empty")
 }
 
-// Explain adds advice to an error if the API server could not be reached, or did not answer in time.
+// Explain adds advice to an error if the API server could not be reached, did not answer in time, or does not
+// accept the credential. If the user lacks a right, it adds advice to an error that has none.
 func Explain(err error) error {
+	const other = "choose another user with --context or --kubeconfig"
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return ui.WithHint(err, "the credential in the kubeconfig is not valid, or has expired: log in again, or "+other)
+	case apierrors.IsForbidden(err) && len(ui.Hints(err)) == 0:
+		return ui.WithHint(err, "the command needs more rights: "+other)
+	}
 	op, request := (*net.OpError)(nil), (*url.Error)(nil)
 	if errors.As(err, &op) || errors.As(err, &request) && request.Timeout() {
 		return ui.WithHint(err, LocalHint(localcluster.Root(), "check that the cluster is running"))

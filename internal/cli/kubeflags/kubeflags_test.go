@@ -16,6 +16,8 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -66,6 +68,26 @@ func TestExplain(t *testing.T) {
 		ui.PrintError(ui.NewScreen(&out), err)
 		if got := strings.Contains(out.String(), "check that the cluster is running"); got != tc.want {
 			t.Errorf("%s: advice %t, want %t:\n%s", tc.reason, got, tc.want, out.String())
+		}
+	}
+}
+
+// TestExplainRefusals checks the advice about requests that the API server refuses.
+func TestExplainRefusals(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "tenants"}, "shop", nil)
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   string
+	}{
+		{"a token has expired", apierrors.NewUnauthorized(""), "has expired"},
+		{"a tenant's kubeconfig lacks a right", forbidden, "needs more rights"},
+		{"the command says more about the right", ui.WithHint(forbidden, "ask an admin"), "ask an admin"},
+	} {
+		hints := ui.Hints(Explain(fmt.Errorf("cannot read the Tenant: %w", tc.err)))
+		if len(hints) != 1 || !strings.Contains(hints[0], tc.want) {
+			t.Errorf("%s: want one hint with %q, got %q", tc.reason, tc.want, hints)
 		}
 	}
 }
