@@ -91,7 +91,8 @@ logs in. With --oidc-issuer-url that is kubectl's plugin oidc-login (kubelogin);
 the program in your own kubeconfig, such as those of managed clusters.`,
 		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
   tenure kubeconfig dev-team --as-user alice --duration 8h > alice.kubeconfig
-  tenure kubeconfig dev-team --login --oidc-issuer-url https://dex.example.com --oidc-client-id kubernetes > dev-team.kubeconfig
+  tenure kubeconfig dev-team --login --oidc-issuer-url https://dex.example.com \
+    --oidc-client-id kubernetes > dev-team.kubeconfig
   tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
