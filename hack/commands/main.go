@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -42,7 +43,9 @@ func main() {
 	}
 	var page strings.Builder
 	page.WriteString(introduction)
-	for _, root := range []*cobra.Command{cli.NewCommand(ui.Std()), server.NewCommand(ui.Std())} {
+	// The page does not depend on the width of a terminal.
+	streams := ui.IO{In: strings.NewReader(""), Out: io.Discard, Err: os.Stderr}
+	for _, root := range []*cobra.Command{cli.NewCommand(streams), server.NewCommand(streams)} {
 		describe(&page, root)
 	}
 	if err := os.WriteFile(os.Args[1], []byte(page.String()), 0o644); err != nil { //nolint:gosec // a page that everybody may read

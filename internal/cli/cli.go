@@ -17,6 +17,7 @@ import (
 	deletecmd "github.com/tenure-dev/tenure/internal/cli/delete"
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
+	"github.com/tenure-dev/tenure/internal/cli/help"
 	"github.com/tenure-dev/tenure/internal/cli/install"
 	"github.com/tenure-dev/tenure/internal/cli/kubeconfig"
 	"github.com/tenure-dev/tenure/internal/cli/migrate"
@@ -88,10 +89,7 @@ proves that its tenants are isolated.`,
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
-	if screen := streams.Stdout(); screen.Interactive {
-		width, _ := screen.Size()
-		wrapHelp(cmd, width)
-	}
+	help.Wrap(cmd, streams.Stdout())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams), uninstall.NewCommand(streams))
 	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams), migrate.NewCommand(streams))

@@ -149,11 +149,3 @@ func argsError(cmd *cobra.Command, args []string, err error) error {
 	}
 	return ui.WithHint(usageError(cmd, ui.WithExitCode(err, code)), suggestion...)
 }
-
-// wrapHelp wraps the descriptions of flags in the help to a number of columns; 0 wraps nothing. cmd is the root
-// command.
-func wrapHelp(cmd *cobra.Command, width int) {
-	if width > 0 {
-		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "Flags.FlagUsages", fmt.Sprintf("Flags.FlagUsagesWrapped %d", width)))
-	}
-}

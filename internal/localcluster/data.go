@@ -40,12 +40,17 @@ var fullDisk = []string{
 	"file size limit exceeded",
 }
 
-// explainFull adds advice to the error of a start that failed on a full disk. Other
-// programs write most of these errors, so explainFull compares their text.
+// explainFull puts advice before the error of a start that failed on a full disk: the error may be the log of a
+// program. Other
+// programs write most of these errors, so explainFull compares their text. It leaves an error that has
+// the advice as it is.
 func (c *Cluster) explainFull(err error) error {
+	if strings.Contains(err.Error(), "TENURE_HOME") {
+		return err
+	}
 	for _, words := range fullDisk {
 		if strings.Contains(strings.ToLower(err.Error()), words) {
-			return fmt.Errorf("%w\nthere is no room for the cluster's files in %s, or it is read-only: make room, or set TENURE_HOME (and --data, if you use it) to folders elsewhere", err, c.opts.Root)
+			return fmt.Errorf("there is no room for the cluster's files in %s, or it is read-only; make room, or set TENURE_HOME (and --data, if you use it) to folders elsewhere:\n%w", c.opts.Root, err)
 		}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/artifactproxy"
 	"github.com/tenure-dev/tenure/internal/cli/check/incluster"
+	"github.com/tenure-dev/tenure/internal/cli/help"
 	"github.com/tenure-dev/tenure/internal/cli/version"
 	"github.com/tenure-dev/tenure/internal/manager"
 	"github.com/tenure-dev/tenure/internal/proxy/server"
@@ -41,6 +42,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
+	help.Wrap(cmd, streams.Stdout())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
 	})

@@ -61,7 +61,7 @@ type options struct {
 func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Install Flux, locked down, and connect the cluster with its repository",
+		Short: "Install Flux, locked down, and connect the cluster to its repository",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -91,10 +91,12 @@ which the cluster reads the repository, and prints the public key: add it as a d
 With --private-key-file the cluster gets that key instead, and with --token-auth the
 password.`,
 		Example: `  # Over HTTPS; the cluster uses the same token
-  GIT_PASSWORD=<token> tenure bootstrap git --url=https://git.example.com/acme/fleet --token-auth --path=clusters/staging
+  GIT_PASSWORD=<token> tenure bootstrap git --token-auth \
+    --url=https://git.example.com/acme/fleet --path=clusters/staging
 
   # Over SSH, with an existing deploy key
-  tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet --private-key-file=./deploy-key --path=clusters/staging`,
+  tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet \
+    --private-key-file=./deploy-key --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given(cmd)
@@ -159,7 +161,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.url == "" {
 		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
 	}
-	config, opts, err := o.complete()
+	config, opts, err := o.complete(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,12 +175,12 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // complete checks the flags and returns the cluster and the options, without the repository.
-func (o *options) complete() (*rest.Config, bootstrap.Options, error) {
+func (o *options) complete(ctx context.Context) (*rest.Config, bootstrap.Options, error) {
 	var opts bootstrap.Options
 	if err := o.check(); err != nil {
 		return nil, opts, err
 	}
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err != nil {
 		return nil, opts, err
 	}
@@ -320,5 +322,5 @@ func (o *options) hint(err error) error {
 	case errors.Is(err, gitauth.ErrInvalid):
 		return ui.WithHint(err, "see `tenure bootstrap git --help`")
 	}
-	return err
+	return kubeflags.Explain(err)
 }

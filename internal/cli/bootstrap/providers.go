@@ -60,10 +60,12 @@ one, and changes nothing after a complete one.
 It uses the token in ` + p.variable + `, or reads it from the input. With --token-auth the cluster
 gets this token instead of a deploy key.`,
 		Example: `  # The repository of an organization; the cluster reads it with a deploy key
-  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` ` + host + `--owner=acme --repository=fleet --path=clusters/staging
+  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` \
+    ` + host + `--owner=acme --repository=fleet --path=clusters/staging
 
   # The repository of a user on a self-hosted server
-  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` --hostname=git.example.com --owner=jane --personal --repository=fleet --path=clusters/staging`,
+  ` + p.variable + `=<token> tenure bootstrap ` + string(p.kind) + ` \
+    --hostname=git.example.com --owner=jane --personal --repository=fleet --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given(cmd)
@@ -106,7 +108,7 @@ func (o *providerOptions) run(ctx context.Context) error {
 	case !hostName.MatchString(o.hostname):
 		return ui.WithHint(fmt.Errorf("--hostname %q is not a host", o.hostname), "write it without https://, such as git.example.com")
 	}
-	config, opts, err := o.complete()
+	config, opts, err := o.complete(ctx)
 	if err != nil {
 		return err
 	}

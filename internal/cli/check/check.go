@@ -103,7 +103,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 			return err
 		}
 	}
-	cluster, err := o.connect()
+	cluster, err := o.connect(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (o *options) countOlder(ctx context.Context, streams ui.IO, tenants []disco
 		defer steps.Close()
 		progress = steps.Start("older objects").Update
 	}
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err == nil {
 		var report *olderobjects.Report
 		if report, err = olderobjects.Count(ctx, config, tenants, progress); err == nil {
@@ -204,8 +204,8 @@ func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) ([
 	return found.Tenants, err
 }
 
-func (o *options) connect() (lockdown.Cluster, error) {
-	config, err := o.REST()
+func (o *options) connect(ctx context.Context) (lockdown.Cluster, error) {
+	config, err := o.REST(ctx)
 	if err != nil {
 		return lockdown.Cluster{}, err
 	}

@@ -22,8 +22,8 @@ func (o *options) fleet() *cobra.Command {
 		Long: `Write the folders that a platform's repository begins with: for each cluster
 Flux's manifests, locked down for many tenants, and the folder of its tenants. The command
 keeps existing files. Run it again to add a cluster.`,
-		Example: `  tenure create fleet . --git-url ssh://git@github.com/acme/fleet --cluster staging --cluster production \
-    --allow 'git=https://github.com/acme/*'`,
+		Example: `  tenure create fleet . --git-url ssh://git@github.com/acme/fleet \
+    --cluster staging --cluster production --allow 'git=https://github.com/acme/*'`,
 		Args: folder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if security != "multi-tenant" && security != "single-tenant" {
@@ -57,8 +57,9 @@ func (o *options) repository() *cobra.Command {
 		Long: `Write the folders that a tenant's repository begins with: a base with a release of
 a chart, and the versions that staging and production follow. The command keeps existing
 files.`,
-		Example: "  tenure create repository . --namespace apps --service-account dev-team --chart podinfo --helm-url https://stefanprodan.github.io/podinfo",
-		Args:    folder,
+		Example: `  tenure create repository . --namespace apps --service-account dev-team \
+    --chart podinfo --helm-url https://stefanprodan.github.io/podinfo`,
+		Args: folder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := edit.Run(cmd.Context(), o.streams, confirm, args[0], func(s *workspace.Set) ([]string, error) { return nil, r.Write(s) })
 			return err

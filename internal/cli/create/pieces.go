@@ -89,10 +89,11 @@ func (o *options) source() *cobra.Command {
 	}
 	g := &gitSource{}
 	git := &cobra.Command{
-		Use:     "git NAME",
-		Short:   "Write the manifest of a GitRepository",
-		Example: "  tenure create source git dev-team -n apps --url https://github.com/acme/dev-team --branch main --export",
-		Args:    one("name of the GitRepository"),
+		Use:   "git NAME",
+		Short: "Write the manifest of a GitRepository",
+		Example: `  tenure create source git dev-team -n apps --export \
+    --url https://github.com/acme/dev-team --branch main`,
+		Args: one("name of the GitRepository"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			metadata, err := o.metadata(g.namespace, args[0])
 			if err != nil {
@@ -186,8 +187,9 @@ func (o *options) kustomization() *cobra.Command {
 		Use:     "kustomization NAME",
 		Aliases: []string{"ks"},
 		Short:   "Write the manifest of a Kustomization",
-		Example: "  tenure create kustomization dev-team -n apps --source GitRepository/dev-team --path ./staging --service-account dev-team --prune --export",
-		Args:    one("name of the Kustomization"),
+		Example: `  tenure create kustomization dev-team -n apps --export \
+    --source GitRepository/dev-team --path ./staging --prune --service-account dev-team`,
+		Args: one("name of the Kustomization"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			metadata, err := o.metadata(k.namespace, args[0])
 			if err != nil {

@@ -42,8 +42,9 @@ The command encrypts the Secret for the keys in the flags, or else in the .sops.
 current folder. Without such keys, or with --plain, it prints the Secret unencrypted: pipe it
 to another program, or to a file that you then encrypt with SOPS. It prints no unencrypted
 Secret on a terminal. It prints the public key to the error stream.`,
-		Example: "  tenure create secret git dev-team-auth -n apps --url ssh://git@github.com/acme/dev-team --known-hosts-file ~/.ssh/known_hosts --export > auth.yaml",
-		Args:    one("name of the Secret"),
+		Example: `  tenure create secret git dev-team-auth -n apps --export \
+    --url ssh://git@github.com/acme/dev-team --known-hosts-file ~/.ssh/known_hosts > auth.yaml`,
+		Args: one("name of the Secret"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.runGitSecret(cmd, g, args[0])
 		},

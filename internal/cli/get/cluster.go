@@ -29,8 +29,8 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 	complete.Flag(cmd, "namespace", complete.Names(&f.Flags, complete.Namespaces))
 }
 
-func connect(f clusterFlags) (client.WithWatch, error) {
-	config, err := f.REST()
+func connect(ctx context.Context, f clusterFlags) (client.WithWatch, error) {
+	config, err := f.REST(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (o *options) completeNames(c command) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		kube, err := o.connect(o.cluster)
+		kube, err := o.connect(cmd.Context(), o.cluster)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

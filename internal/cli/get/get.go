@@ -26,7 +26,7 @@ import (
 func NewCommand(streams ui.IO) *cobra.Command { return newCommand(streams, connect) }
 
 // connectFunc returns the client for a command.
-type connectFunc func(clusterFlags) (client.WithWatch, error)
+type connectFunc func(context.Context, clusterFlags) (client.WithWatch, error)
 
 // command is one subcommand: the kinds it shows.
 type command struct {
@@ -164,16 +164,20 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	if err != nil {
 		return err
 	}
-	kube, err := o.connect(o.cluster)
+	kube, err := o.connect(ctx, o.cluster)
 	if err != nil {
 		return err
 	}
-	if slices.Equal(c.kinds, everything.kinds) {
-		c.kinds = append(slices.Clone(c.kinds), operatorKinds(ctx, kube, selection)...)
-		selection.Kinds = c.kinds
-	}
 	// A watch would wait forever for an unreachable server, so start with a list.
 	rows, err := flux.List(ctx, kube, selection)
+	if err == nil && slices.Equal(c.kinds, everything.kinds) {
+		var kinds []flux.Kind
+		var more []flux.Row
+		kinds, more, err = listOperator(ctx, kube, selection)
+		c.kinds = slices.Concat(c.kinds, kinds)
+		selection.Kinds, rows = c.kinds, append(rows, more...)
+		flux.SortRows(rows)
+	}
 	if err == nil && len(rows) == 0 && c.several() {
 		// Flux has the first kind in each installation.
 		selection := selection
@@ -181,6 +185,9 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 		if _, missing := flux.List(ctx, kube, selection); errors.Is(missing, flux.ErrNotInstalled) {
 			err = missing
 		}
+	}
+	if errors.Is(err, flux.ErrNotInstalled) && slices.Contains(flux.OperatorKinds(), c.kinds[0]) {
+		return ui.WithHint(fmt.Errorf("cannot list %s: the cluster does not have flux-operator", c.what), "`tenure get all` shows the objects of Flux")
 	}
 	if err != nil {
 		return explain(err)
@@ -203,14 +210,21 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	return o.print(c, rows)
 }
 
-// operatorKinds returns the kinds of flux-operator that the cluster has and that the user may list:
-// tenants may list none of them.
-func operatorKinds(ctx context.Context, kube client.Reader, selection flux.Selection) []flux.Kind {
-	return slices.DeleteFunc(flux.OperatorKinds(), func(kind flux.Kind) bool {
+// listOperator lists the objects of flux-operator. It returns the kinds that the cluster has and that the user
+// may list, of which tenants may list none, and their rows.
+func listOperator(ctx context.Context, kube client.Reader, selection flux.Selection) (kinds []flux.Kind, rows []flux.Row, err error) {
+	for _, kind := range flux.OperatorKinds() {
 		selection.Kinds = []flux.Kind{kind}
-		_, err := flux.List(ctx, kube, selection)
-		return err != nil
-	})
+		found, err := flux.List(ctx, kube, selection)
+		switch {
+		case errors.Is(err, flux.ErrNotInstalled) || apierrors.IsForbidden(err):
+			continue
+		case err != nil:
+			return nil, nil, err
+		}
+		kinds, rows = append(kinds, kind), append(rows, found...)
+	}
+	return kinds, rows, nil
 }
 
 // nothingFound returns the same error as `flux get`.
@@ -305,7 +319,7 @@ func explain(err error) error {
 		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}
 	if apierrors.IsForbidden(err) {
-		return ui.WithHint(err, "name a namespace that you may read with -n NAMESPACE, or use a kubeconfig for the proxy, which shows tenants all of theirs with -A and `tenure get tenants`")
+		return ui.WithHint(err, "name a namespace that you may read, as in `tenure get all -n NAMESPACE`, or use a kubeconfig for the proxy, which shows tenants all of theirs with -A and `tenure get tenants`")
 	}
 	return kubeflags.Explain(err)
 }

@@ -78,7 +78,7 @@ func run(ctx context.Context, t *testing.T, out *buffer, args ...string) error {
 	}
 	c := builder.Build()
 	streams := ui.IO{In: strings.NewReader(""), Out: out, Err: out}
-	cmd := newCommand(streams, func(clusterFlags) (client.WithWatch, error) { return c, nil })
+	cmd := newCommand(streams, func(context.Context, clusterFlags) (client.WithWatch, error) { return c, nil })
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(out)
 	cmd.SetErr(out)
@@ -152,20 +152,31 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestOperatorKinds checks that kinds which the user may not list are left out.
+// TestOperatorKinds checks that kinds which the user may not list are left out, and that another error, such as
+// that of a server that does not answer, ends the command.
 func TestOperatorKinds(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithScheme(flux.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if list.GetObjectKind().GroupVersionKind().Kind == "ResourceSetList" {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "resourcesets"}, "", nil)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}).Build()
-	want := []flux.Kind{flux.FluxInstance, flux.ResourceSetInputProvider}
-	if diff := cmp.Diff(want, operatorKinds(t.Context(), c, flux.Selection{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	noAnswer := errors.New("no answer")
+	for _, tc := range []struct {
+		reason       string
+		err, wantErr error
+		want         []flux.Kind
+	}{
+		{"tenants may list none", apierrors.NewForbidden(schema.GroupResource{Resource: "resourcesets"}, "", nil), nil, []flux.Kind{flux.FluxInstance, flux.ResourceSetInputProvider}},
+		{"the server does not answer", noAnswer, noAnswer, nil},
+	} {
+		c := fake.NewClientBuilder().WithScheme(flux.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if list.GetObjectKind().GroupVersionKind().Kind == "ResourceSetList" {
+					return tc.err
+				}
+				return c.List(ctx, list, opts...)
+			},
+		}).Build()
+		got, _, err := listOperator(t.Context(), c, flux.Selection{})
+		if diff := cmp.Diff(tc.want, got); diff != "" || !errors.Is(err, tc.wantErr) {
+			t.Errorf("%s: got error %v, want %v (-want +got):\n%s", tc.reason, err, tc.wantErr, diff)
+		}
 	}
 }
 
@@ -252,7 +263,7 @@ func TestWithoutFlux(t *testing.T) {
 	}}
 	c := fake.NewClientBuilder().WithScheme(flux.NewScheme()).WithInterceptorFuncs(missing).Build()
 	out := &buffer{}
-	cmd := newCommand(ui.IO{In: strings.NewReader(""), Out: out, Err: out}, func(clusterFlags) (client.WithWatch, error) { return c, nil })
+	cmd := newCommand(ui.IO{In: strings.NewReader(""), Out: out, Err: out}, func(context.Context, clusterFlags) (client.WithWatch, error) { return c, nil })
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs([]string{"all", "-A"})
 	_, noTenants := discovery.Discover(t.Context(), c, discovery.Choice{})

@@ -101,7 +101,7 @@ func (t *tenantOptions) show(found *discovery.Found, objects map[string]*v1alpha
 
 // discover connects to the cluster and finds its tenants. It returns when the context ends at the latest.
 func (t *tenantOptions) discover(ctx context.Context) (client.Client, *discovery.Found, error) {
-	config, err := t.cluster.REST()
+	config, err := t.cluster.REST(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -91,7 +91,8 @@ logs in. With --oidc-issuer-url that is kubectl's plugin oidc-login (kubelogin);
 the program in your own kubeconfig, such as those of managed clusters.`,
 		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
   tenure kubeconfig dev-team --as-user alice --duration 8h > alice.kubeconfig
-  tenure kubeconfig dev-team --login --oidc-issuer-url https://dex.example.com --oidc-client-id kubernetes > dev-team.kubeconfig
+  tenure kubeconfig dev-team --login --oidc-issuer-url https://dex.example.com \
+    --oidc-client-id kubernetes > dev-team.kubeconfig
   tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -141,7 +142,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.tenant == "" && (o.login.wanted || o.account == "" || o.namespace == "") {
 		return ui.WithHint(errors.New("cannot choose an account for the kubeconfig"), "name a tenant, or an account with --namespace and --serviceaccount")
 	}
-	kube, config, err := o.connect()
+	kube, config, err := o.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,8 +177,8 @@ func (o *options) run(ctx context.Context) error {
 	return err
 }
 
-func (o *options) connect() (client.Client, *rest.Config, error) {
-	config, err := o.REST()
+func (o *options) connect(ctx context.Context) (client.Client, *rest.Config, error) {
+	config, err := o.REST(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

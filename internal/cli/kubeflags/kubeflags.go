@@ -1,23 +1,27 @@
 // Package kubeflags has the flags that select a cluster, which several commands share:
-// --kubeconfig and --context.
+// --kubeconfig, --context and --request-timeout.
 package kubeflags
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -28,12 +32,18 @@ type Flags struct {
 	Kubeconfig string
 	// Context is a context of the kubeconfig. Without it, the current one is used.
 	Context string
+	// RequestTimeout limits the wait for each answer of the API server; 0 waits without a limit.
+	RequestTimeout time.Duration
 }
+
+// requestTimeout is the default of [Flags.RequestTimeout]. The API server itself waits up to this long for a webhook.
+const requestTimeout = 30 * time.Second
 
 // Add adds the flags to a command's flags, with completion of contexts.
 func (f *Flags) Add(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
 	flags.StringVar(&f.Context, "context", "", "the `context` of the kubeconfig")
+	flags.DurationVar(&f.RequestTimeout, "request-timeout", requestTimeout, "how long to wait for each answer of the API server; 0 is no limit")
 	if err := cmd.RegisterFlagCompletionFunc("context", f.completeContexts); err != nil {
 		panic(err) // the flag does not exist: a mistake in the lines above
 	}
@@ -46,11 +56,15 @@ func (f *Flags) ClientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
 }
 
-// REST returns the configuration of a client for the selected cluster. The error has a hint that
-// names the ways to select one.
-func (f *Flags) REST() (*rest.Config, error) {
+// REST returns the configuration of a client for the selected cluster. Its requests end with the context, and
+// wait for an answer until the limit in the flags. The error has a hint that names the ways to select a
+// cluster.
+func (f *Flags) REST(ctx context.Context) (*rest.Config, error) {
 	config, err := f.ClientConfig().ClientConfig()
 	if err == nil {
+		config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+			return answerLimit{RoundTripper: rt, command: ctx, limit: f.RequestTimeout}
+		})
 		return config, nil
 	}
 	advice, cause := f.diagnose(err)
@@ -89,8 +103,16 @@ func (f *Flags) diagnose(err error) (advice string, cause error) {
 	return advice, errors.New("there is no kubeconfig, or it is empty")
 }
 
-// Explain adds advice to an error if the API server could not be reached, or did not answer in time.
+// Explain adds advice to an error if the API server could not be reached, did not answer in time, or does not
+// accept the credential. If the user lacks a right, it adds advice to an error that has none.
 func Explain(err error) error {
+	const other = "choose another user with --context or --kubeconfig"
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return ui.WithHint(err, "the credential in the kubeconfig is not valid, or has expired: log in again, or "+other)
+	case apierrors.IsForbidden(err) && len(ui.Hints(err)) == 0:
+		return ui.WithHint(err, "the command needs more rights: "+other)
+	}
 	op, request := (*net.OpError)(nil), (*url.Error)(nil)
 	if errors.As(err, &op) || errors.As(err, &request) && request.Timeout() {
 		return ui.WithHint(err, LocalHint(localcluster.Root(), "check that the cluster is running"))

@@ -35,12 +35,15 @@ func newCapsule(streams ui.IO) *cobra.Command {
 		Long: `Capsule reads the Tenants, the TenantOwners and the CapsuleConfiguration of Capsule, from
 files or from a cluster, and lists the fields that have another effect with Tenure, or none.
 It prints a Tenant of tenure.dev for each Tenant that Tenure does not refuse, and the list on
-the error stream. It reads the TenancyProfile in the same place, since a Tenant of Capsule's has no
-hosts of the profile that begin with an asterisk. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
-layer for Capsule reads them. It writes nothing to the cluster.
+the error stream. It reads the TenancyProfile in the same place, since a Tenant of Capsule's
+has no hosts of the profile that begin with an asterisk. With --keep it prints the list
+alone: Capsule's Tenants stay, and Tenure's layer for Capsule reads them. It writes nothing
+to the cluster.
 
-The exit code is 1 if Tenure refuses a Tenant, for example because of a field that it does not
-enforce or does not know, and if a file is a template. Build overlays and render charts first. If another component enforces the field, accept it with the annotation ` + capsule.AcceptAnnotation + `.`,
+The exit code is 1 if Tenure refuses a Tenant, for example because of a field that it
+does not enforce or does not know, and if a file is a template. Build overlays and render
+charts first. If another component enforces the field, accept it with the annotation
+` + capsule.AcceptAnnotation + `.`,
 		Example: `  # List the fields of the Tenants in a cluster, to keep these Tenants.
   tenure migrate capsule --keep
 
@@ -48,7 +51,8 @@ enforce or does not know, and if a file is a template. Build overlays and render
   tenure migrate capsule --fleet . > tenants.yaml
 
   # Print Tenants of Tenure for Capsule's objects in the standard input.
-  kubectl get tenants.capsule.clastix.io -o yaml | tenure migrate capsule -f - > tenants.yaml`,
+  kubectl get tenants.capsule.clastix.io -o yaml |
+    tenure migrate capsule -f - > tenants.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}

@@ -133,7 +133,7 @@ func (in *input) addAll(name string, content []byte) error {
 
 // readCluster reads the objects of the kinds that the cluster serves.
 func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
 			return err
 		}
 	} else if !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot read the TenancyProfile: %w", err)
+		return kubeflags.Explain(fmt.Errorf("cannot read the TenancyProfile: %w", err))
 	}
 	slices.SortFunc(in.others, compareObjects)
 	slices.SortFunc(in.owners, func(a, b v1beta2.TenantOwner) int { return strings.Compare(a.Name, b.Name) })

@@ -63,7 +63,7 @@ If Flux or Helm applies Tenure, uninstall changes nothing and prints the steps t
 }
 
 func (o *options) run(ctx context.Context) error {
-	config, err := o.REST()
+	config, err := o.REST(ctx)
 	if err != nil {
 		return err
 	}

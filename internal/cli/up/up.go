@@ -29,7 +29,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run a fleet on a real Kubernetes and a real Flux, without containers and without a network",
+		Short: "Run a fleet on a local cluster with a real Kubernetes and a real Flux",
 		Long: `Up starts a local cluster, reconciles a fleet on it and shows the progress.
 
 The control plane and Flux's controllers run as processes of your user. The Flux
@@ -43,11 +43,13 @@ their names.
 
 Ctrl-C stops all processes and removes the cluster's files.`,
 		Example: `  # the fleet in this folder, with a tenant's repository from the folder beside it
-  tenure up --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
+  tenure up --fleet . --path clusters/staging \
+    --map https://github.com/acme/dev-team=../dev-team
 
   # a plain folder as branch main of a repository, and charts as a Helm repository
   tenure up --fleet . --path clusters/staging \
-    --map 'https://github.com/acme/dev-team#main=./dev-team' --map https://charts.example.com=./charts
+    --map 'https://github.com/acme/dev-team#main=./dev-team' \
+    --map https://charts.example.com=./charts
 
   # in the background
   tenure up --fleet . --path clusters/staging --detach && tenure down`,

@@ -46,7 +46,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Attack a fleet as each of its tenants, and report the attacks that got through",
+		Short: "Attack a fleet as its tenants, and report attacks that get through",
 		Long: `Verify runs a fleet on a local cluster, with a real Kubernetes and a real Flux, and
 attacks it as each of its tenants: through the API with the tenant's identity, through
 Tenure's proxy with the tenant's token, if the fleet has the proxy, and through Git with
@@ -75,7 +75,8 @@ Exit codes:
 Of several clusters, the worst verdict counts. With --attack, verify tries only some of the
 attacks and never calls the fleet safe: the exit code is 1 or 2.`,
 		Example: `  # test the folder of a pull request
-  tenure verify --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
+  tenure verify --fleet . --path clusters/staging \
+    --map https://github.com/acme/dev-team=../dev-team
 
   # two clusters, with accepted risks; the text on the terminal, the rest for CI
   tenure verify --fleet . --path clusters/staging --path clusters/production \

@@ -35,7 +35,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of tenure and of the Kubernetes and Flux that it contains",
+		Short: "Print the versions of tenure and of its Kubernetes and Flux",
 		Example: `  tenure version
   tenure version -o json`,
 		Args: cobra.NoArgs,
