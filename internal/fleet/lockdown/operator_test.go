@@ -365,7 +365,7 @@ func TestInstancePatchesApply(t *testing.T) {
 	if states, notifications := build("  []\n"); slices.ContainsFunc(states, FlagState.OK) || notifications == "" {
 		t.Errorf("without patches: %s and %q", states, notifications)
 	}
-	if states, notifications := build(patchesFor(t, 2)); len(states) != 3 || slices.ContainsFunc(states, missing) || notifications != "" {
+	if states, notifications := build(patchesFor(t, 2)); len(states) != 4 || slices.ContainsFunc(states, missing) || notifications != "" {
 		t.Errorf("with the patches: %s and %q", states, notifications)
 	}
 }
