@@ -29,12 +29,15 @@ func TestJUnit(t *testing.T) {
 	if err := xml.Unmarshal(out.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string][5]int{"": {back.Tests, back.Failures, back.Errors, back.Skipped, len(back.Suites)}}
+	if root, _, _ := strings.Cut(out.String(), "<testsuite "); strings.Contains(root, "skipped=") {
+		t.Errorf("the schema junit-10 of Jenkins has no number of skipped tests of all suites: %s", root)
+	}
+	got := map[string][5]int{"": {back.Tests, back.Failures, back.Errors, 0, len(back.Suites)}}
 	for _, s := range back.Suites {
 		got[s.Name] = [5]int{s.Tests, s.Failures, s.Errors, s.Skipped, len(s.Cases)}
 	}
 	want := map[string][5]int{
-		"": {10, 1, 3, 3, 3},
+		"": {10, 1, 3, 0, 3},
 		// Complete, and not ready.
 		"clusters/staging": {2, 0, 1, 0, 2},
 		// One attack got through, one is not proven, one was stopped, and one is not installed.

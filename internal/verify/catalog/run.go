@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -199,6 +200,7 @@ type surroundings struct {
 	dryRunPolicies     []webhookDoubt
 	networkDoubts      []unenforced
 	missing            []unreadyObject
+	unread             map[string]string
 	namespaces         []corev1.Namespace
 	proxy              *proxyEndpoint
 	controllers        map[string]client.Client
@@ -227,6 +229,9 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 		return nil, err
 	}
 	if err := readContents(ctx, opts, admin, s.missing); err != nil {
+		return nil, err
+	}
+	if s.unread, err = unreadTenants(ctx, admin); err != nil {
 		return nil, err
 	}
 	var namespaces corev1.NamespaceList
@@ -270,7 +275,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		e.namespaces, e.networkDoubts, e.controllers = s.namespaces, s.networkDoubts, s.controllers
 		e.webhookDoubts, e.dryRunPolicies = s.webhookDoubts, s.dryRunPolicies
 		e.exemptions, e.mutates, e.called = s.exemptions, s.mutates, s.called
-		e.lacks = lacks(t, s.namespaces, s.missing)
+		e.lacks = cmp.Or(lacks(t, s.namespaces, s.missing), s.unread[t.Name])
 		e.invented = e.inventDelivery(ctx, opts)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -116,6 +117,23 @@ func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 		return slices.Contains(t.Namespaces, ref.Namespace) ||
 			slices.ContainsFunc(t.Deliveries(), func(r discovery.Repository) bool { return r.Kustomization == ref })
 	})
+}
+
+// unreadTenants returns, by the name of a Capsule Tenant without a status, the reason why its owners may lack rights here: Capsule
+// binds them, and only the CRD of the kind is here. Tenure's manager, which may take Capsule's place, writes a status.
+func unreadTenants(ctx context.Context, admin client.Reader) (map[string]string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "capsule.clastix.io", Version: "v1beta2", Kind: "Tenant"})
+	if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("cannot read the Tenants of Capsule: %w", err)
+	}
+	unread := map[string]string{}
+	for _, u := range list.Items {
+		if status, _, _ := unstructured.NestedMap(u.Object, "status"); len(status) == 0 {
+			unread[u.GetName()] = "the tenant may lack rights that the fleet gives it, since nothing that gives the owners of Capsule Tenant " + u.GetName() + " their rights runs here"
+		}
+	}
+	return unread, nil
 }
 
 // lacks returns the reason why a tenant may lack rights here that the fleet gives it, or "". The reason is

@@ -3,6 +3,7 @@ package catalog
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -294,5 +295,18 @@ func TestUngoverned(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
+	}
+}
+
+// Capsule gives the owners of a Tenant rights, and writes a status.
+func TestUnreadTenants(t *testing.T) {
+	t.Parallel()
+	tenant := func(name string, fields map[string]any) client.Object {
+		return object("capsule.clastix.io/v1beta2", "Tenant", "", name, fields)
+	}
+	e := newFakeEnv(interceptor.Funcs{}, tenant("served", map[string]any{"status": map[string]any{"state": "Active"}}), tenant("unread", nil))
+	got, err := unreadTenants(t.Context(), e.Admin)
+	if err != nil || len(got) != 1 || !strings.Contains(got["unread"], "Capsule Tenant unread") {
+		t.Errorf("found %v (%v)", got, err)
 	}
 }
