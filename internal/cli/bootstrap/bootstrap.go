@@ -152,6 +152,8 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
 	flags.BoolVarP(&o.silent, "silent", "s", false, "do not ask whether the deploy key was added")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
+	complete.Flag(cmd, "components", complete.List(bootstrap.DefaultComponents()...))
+	complete.Flag(cmd, "components-extra", complete.List("image-reflector-controller", "image-automation-controller"))
 	complete.Flag(cmd, "mode", complete.Words("enforce", "warn"))
 	complete.Flag(cmd, "security-profile", complete.Words("multi-tenant", "single-tenant"))
 	o.access.add(cmd)

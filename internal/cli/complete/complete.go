@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,6 +42,20 @@ func Flag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
 // Words offers fixed words.
 func Words(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// List offers fixed words for a flag that takes several with commas between them: each word once.
+func List(words ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		given := typed[:strings.LastIndex(typed, ",")+1]
+		var lists []string
+		for _, word := range words {
+			if !slices.Contains(strings.Split(given, ","), word) {
+				lists = append(lists, given+word)
+			}
+		}
+		return lists, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // KeyFlags registers the completions of the flags that choose a new SSH key.

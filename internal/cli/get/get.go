@@ -146,6 +146,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and show changes")
 	flags.StringVarP(&o.labelSelector, "label-selector", "l", "", "show only objects with these labels")
 	flags.StringVar(&o.statusSelector, "status-selector", "", "show only objects with this status: ready=false, ready!=true")
+	complete.Flag(cmd, "status-selector", complete.Words("ready=true", "ready=false", "ready=unknown", "ready!=true"))
 }
 
 func (o *options) run(ctx context.Context, c command, name string) error {

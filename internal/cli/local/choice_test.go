@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // TestChoice checks that the file beside a fleet counts as for verify, and the flags with it.
@@ -38,5 +41,18 @@ func TestChoice(t *testing.T) {
 	}
 	if _, err := local.Choice(dir, nil, nil); err == nil || !strings.HasPrefix(err.Error(), "tenure.yaml: ") {
 		t.Errorf("a wrong file: got %v", err)
+	}
+}
+
+// TestChoiceOfNoFolder checks that the name of a folder that does not exist is an error: without the file of the
+// fleet, a command would find other tenants.
+func TestChoiceOfNoFolder(t *testing.T) {
+	t.Parallel()
+	_, err := local.Choice(filepath.Join(t.TempDir(), "nowhere"), nil, nil)
+	if !errors.Is(err, layout.ErrNotFound) || len(ui.Hints(err)) != 1 {
+		t.Errorf("want an error with a hint, got %v", err)
+	}
+	if _, err := local.Choice(t.TempDir(), nil, nil); err != nil {
+		t.Errorf("a folder needs no file: %v", err)
 	}
 }

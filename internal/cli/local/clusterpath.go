@@ -21,7 +21,7 @@ func ClusterPath(streams ui.IO, fleet, folder string) (string, error) {
 	}
 	found, err := layout.Look(fleet)
 	if err != nil {
-		return "", err
+		return "", explainFolder(err)
 	}
 	switch len(found.Clusters) {
 	case 0:

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"sigs.k8s.io/yaml"
 )
@@ -91,10 +92,22 @@ func Choice(fleet string, tenants, platform []string) (discovery.Choice, error) 
 	return choice.With(flags), nil
 }
 
-// ReadFile reads the file of a folder, and returns an empty File for a folder without one. It returns an error if dir is a file, if the folder has both names of the file, or if the file cannot be read or parsed.
+// explainFolder adds the way out to the error of a fleet whose folder does not exist.
+func explainFolder(err error) error {
+	if errors.Is(err, layout.ErrNotFound) {
+		return ui.WithHint(err, "name the folder of the platform's repository with --fleet DIR")
+	}
+	return err
+}
+
+// ReadFile reads the file of a folder, and returns an empty File for a folder without one. It returns an error if dir does not exist or is a file, if the folder has both names of the file, or if the file cannot be read or parsed.
 func ReadFile(dir string) (File, error) {
 	f := File{dir: dir}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, explainFolder(fmt.Errorf("cannot read the fleet: %w: %s", layout.ErrNotFound, dir))
+	}
+	if err == nil && !info.IsDir() {
 		return f, fmt.Errorf("cannot read the fleet: %s is a file: name the folder of the platform's repository", dir)
 	}
 	name := ""

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
@@ -119,7 +120,7 @@ attacks and never calls the fleet safe: the exit code is 1 or 2.`,
 	flags.BoolVar(&o.all, "all", false, "list in the text each stopped attack with its title, and for each attack the commands that repeat it")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
-	_ = cmd.RegisterFlagCompletionFunc("attack", cobra.FixedCompletions(slices.Sorted(maps.Keys(attackNames())), cobra.ShellCompDirectiveNoFileComp))
+	complete.Flag(cmd, "attack", complete.List(slices.Sorted(maps.Keys(attackNames()))...))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
