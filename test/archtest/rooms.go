@@ -51,7 +51,7 @@ var layers = []layer{
 	},
 	{
 		folder:  "internal/cli",
-		does:    "one package per command of `tenure`; `complete`, `edit`, `imageflags`, `kubeflags`, `local` and `programs` are shared by several",
+		does:    "one package per command of `tenure`; `complete`, `edit`, `help`, `imageflags`, `kubeflags`, `local` and `programs` are shared by several",
 		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/capsule", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "internal/ui", "config", "api"},
 	},
 	{

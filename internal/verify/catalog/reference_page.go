@@ -5,6 +5,8 @@ import (
 	"strings"
 )
 
+// The list of the attacks comes first, since the page reads it.
+//go:generate go run ../../../hack/registry . zz_generated.registry.go
 //go:generate go run ../../../hack/attacks ../../../docs/reference/attacks.md
 
 // Document returns the catalogue as a page of Markdown.
