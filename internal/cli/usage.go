@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -140,6 +141,7 @@ func argsError(cmd *cobra.Command, args []string, err error) error {
 	case strings.HasPrefix(text, "unknown command"):
 		cmd.SuggestionsMinimumDistance = 2
 		if found := cmd.SuggestionsFor(args[0]); len(found) > 0 {
+			slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(distance(args[0], a), distance(args[0], b)) })
 			suggestion = []string{"did you mean `" + cmd.CommandPath() + " " + found[0] + "`?"}
 		}
 	case tooMany.MatchString(text):

@@ -84,7 +84,14 @@ func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
 	o.addFlags(cmd)
 	sourcesCmd := o.subcommand("tenure get", sources)
 	for _, c := range sourceCommands {
-		sourcesCmd.AddCommand(o.subcommand("tenure get sources", c))
+		sub := o.subcommand("tenure get sources", c)
+		if !c.several() {
+			// kubectl's names of the kind lead to flux's.
+			kind := strings.ToLower(c.kinds[0].GroupVersionKind().Kind)
+			sub.SuggestFor = []string{kind, strings.ToLower(c.what)}
+			sourcesCmd.SuggestFor = append(sourcesCmd.SuggestFor, sub.SuggestFor...)
+		}
+		sourcesCmd.AddCommand(sub)
 	}
 	tenants, _ := o.tenants()
 	for _, c := range []command{kustomizations, helmReleases, resourceSets, everything} {
