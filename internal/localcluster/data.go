@@ -40,10 +40,9 @@ var fullDisk = []string{
 	"file size limit exceeded",
 }
 
-// explainFull puts advice before the error of a start that failed on a full disk: the error may be the log of a
-// program. Other
-// programs write most of these errors, so explainFull compares their text. It leaves an error that has
-// the advice as it is.
+// explainFull puts advice before the error of a start that failed on a full disk, since the error may be the long log of a
+// program. Other programs write most of these errors, so explainFull compares their text. It does not change an error that
+// has the advice.
 func (c *Cluster) explainFull(err error) error {
 	if strings.Contains(err.Error(), "TENURE_HOME") {
 		return err

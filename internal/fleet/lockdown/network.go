@@ -66,7 +66,7 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	}
 	pods := podsOf(deployments)
 	wrong := artifactsOpen(policies, pods)
-	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
+	results := []Result{result("network policies", wrong == "", "keep other namespaces from the artifacts, if the network enforces them", wrong)}
 	wrong = metricsOpen(policies, pods)
 	results = append(results, result("metrics", wrong == "", "of Flux's controllers are kept from tenants, if the network enforces policies", wrong).advise(lockDown))
 	shown, err := c.shown(ctx, deployments)
@@ -220,7 +220,7 @@ func artifactsOpen(policies []networkingv1.NetworkPolicy, pods []controllerPods)
 	unlimited, open := limits(policies, servers, fromOutside)
 	switch {
 	case len(unlimited) > 0:
-		return "none limits the access to " + strings.Join(unlimited, ", ") + ", which serves the artifacts of all tenants: apply the policies of `flux install`"
+		return "none limits the access to " + strings.Join(unlimited, ", ") + ", and so to the artifacts of all tenants: apply the policies of `flux install`"
 	case len(open) > 0:
 		return strings.Join(open, ", ") + " let other namespaces reach the artifacts of source-controller: allow Flux's own namespace alone"
 	}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// inventedHost serves the repositories of tenants for which Flux delivers nothing, or no source of a kind that takes pushes. RFC 2606 reserves the name.
+// inventedHost serves the repositories of tenants for which Flux delivers nothing, or only sources to which verify cannot push.
+// RFC 2606 reserves the name.
 const inventedHost = "sources.tenure.invalid"
 
 // undelivered reports whether Flux delivers nothing for the tenant: then there is nothing to commit to. A tenant
