@@ -89,6 +89,15 @@ func reachesTheServer(f Finding, positive readiness) bool {
 // isReady reports whether Flux reconciled an object successfully.
 func isReady(said readiness) bool { return said.ready == "True" }
 
+// unhealthy matches the message of kustomize-controller about applied objects that do not become healthy.
+var unhealthy = regexp.MustCompile(`^health check failed after `)
+
+// isUnhealthy reports whether Flux waits in vain for the health of objects. A policy may demand spec.wait of a Kustomization, and
+// an object of an attack, such as a suspended one, never becomes healthy.
+func isUnhealthy(said readiness) bool {
+	return said.ready == metav1.ConditionFalse && unhealthy.MatchString(said.message)
+}
+
 // messageMatches returns a test for the message of an object that fails on purpose, after the step that the
 // attack tests.
 func messageMatches(words *regexp.Regexp) func(readiness) bool {

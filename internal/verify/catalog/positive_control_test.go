@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -52,5 +53,24 @@ func TestOnFlagger(t *testing.T) {
 				t.Errorf("got %s by %q (%s), want %s by %q", f.Outcome, f.Control, f.Reason, tc.want, tc.wantControl)
 			}
 		})
+	}
+}
+
+// TestUnhealthy checks that only an applied object that does not become healthy counts as delivered.
+func TestUnhealthy(t *testing.T) {
+	t.Parallel()
+	const waited = "health check failed after 20.01s: timeout waiting for: [Kustomization/a/b status: 'InProgress']"
+	for _, tc := range []struct {
+		reason string
+		said   readiness
+		want   bool
+	}{
+		{"an object does not become healthy", readiness{ready: metav1.ConditionFalse, message: waited}, true},
+		{"Flux still waits", readiness{ready: metav1.ConditionUnknown, message: waited}, false},
+		{"the object is refused", readiness{ready: metav1.ConditionFalse, message: "ConfigMap/a/b dry-run failed: health check failed after all"}, false},
+	} {
+		if got := isUnhealthy(tc.said); got != tc.want {
+			t.Errorf("%s: got %t", tc.reason, got)
+		}
 	}
 }

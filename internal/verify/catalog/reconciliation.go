@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -96,16 +95,12 @@ func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *uns
 	if reachesTheServer(f, said) {
 		return f
 	}
-	// A policy may demand spec.wait of the Kustomization; an object of an attack, such as a suspended one, never becomes healthy.
-	if said.ready != "True" && (applied == nil || !unhealthy.MatchString(said.message)) {
+	if !isReady(said) && (applied == nil || !isUnhealthy(said)) {
 		return notProven("the same steps with the tenant's own objects do not work either: " + firstLine(said.message))
 	}
 	e.remove(own)
 	return f
 }
-
-// unhealthy matches the message of kustomize-controller about applied objects that do not become healthy.
-var unhealthy = regexp.MustCompile(`^health check failed after `)
 
 // refusesOwnCharts reports whether the API server denied a HelmRelease because its chart comes from the
 // tenant's repository, and accepts one with a chart from another source.
