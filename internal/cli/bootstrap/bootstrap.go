@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
@@ -148,8 +149,8 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.author.Email, "author-email", "", "e-mail address of the author")
 	flags.StringVar(&o.appendix, "commit-message-appendix", "", "text to add to the commit's message, such as [ci skip]")
 	flags.StringVar(&o.secretName, "secret-name", bootstrap.Namespace, "the Secret with the cluster's credentials")
-	flags.DurationVar(&o.interval, "interval", 0, "interval at which Flux fetches the repository (default 1m in a new fleet)")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
+	durationflag.Positive(flags, &o.interval, "interval", 0, "interval at which Flux fetches the repository (default 1m in a new fleet)")
+	durationflag.Positive(flags, &o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
 	flags.BoolVarP(&o.silent, "silent", "s", false, "do not ask whether the deploy key was added")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
 	complete.Flag(cmd, "components", complete.List(bootstrap.DefaultComponents()...))
@@ -247,8 +248,6 @@ func (o *options) check() error {
 		return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", o.security)
 	case o.mode != "enforce" && o.mode != "warn":
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
-	case o.interval < 0 || o.timeout <= 0:
-		return errors.New("--interval and --timeout must be longer than 0s")
 	}
 	if o.image != "" {
 		if err := lockdown.CheckImage(o.image); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -24,7 +25,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
-	flags.DurationVar(&o.interval, "interval", time.Minute, "interval at which Flux reconciles the object")
+	durationflag.Positive(flags, &o.interval, "interval", time.Minute, "interval at which Flux reconciles the object")
 	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; repeatable")
 	cmd.AddCommand(o.fleet(), o.repository(), o.tenant(), o.source(), o.kustomization(), o.secret())
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 
 	"github.com/tenure-dev/tenure/internal/cli/complete"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
@@ -121,7 +122,7 @@ func (o *options) source() *cobra.Command {
 	flags.BoolVar(&g.recurseSubmodules, "recurse-submodules", false, "fetch submodules too")
 	flags.StringSliceVar(&g.ignorePaths, "ignore-paths", nil, "paths that Flux ignores; repeatable")
 	flags.StringSliceVar(&g.sparseCheckoutPaths, "sparse-checkout-paths", nil, "folders that Flux fetches (default: all); repeatable")
-	flags.DurationVar(&g.timeout, "fetch-timeout", 0, "timeout of a fetch")
+	durationflag.Positive(flags, &g.timeout, "fetch-timeout", 0, "timeout of a fetch")
 	cmd.AddCommand(git)
 	return cmd
 }
@@ -212,14 +213,14 @@ func (o *options) kustomization() *cobra.Command {
 	flags.BoolVar(&k.prune, "prune", false, "delete objects that are no longer in the source")
 	flags.BoolVar(&k.wait, "wait", false, "wait until all applied objects are healthy")
 	flags.StringSliceVar(&k.healthChecks, "health-check", nil, "workload to wait for, as KIND/NAME.NAMESPACE; repeatable")
-	flags.DurationVar(&k.healthTimeout, "health-check-timeout", 2*time.Minute, "timeout of the health checks")
+	durationflag.Positive(flags, &k.healthTimeout, "health-check-timeout", 2*time.Minute, "timeout of the health checks")
 	flags.StringSliceVar(&k.dependsOn, "depends-on", nil, "Kustomization that has to be ready first, as [NAMESPACE/]NAME; repeatable")
 	flags.StringVar(&k.serviceAccount, "service-account", "", "service account as which Flux applies the objects")
 	flags.StringVar(&k.decryptionProvider, "decryption-provider", "", "program that decrypts secrets: sops")
 	flags.StringVar(&k.decryptionSecret, "decryption-secret", "", "Secret with the decryption keys")
 	flags.StringVar(&k.targetNamespace, "target-namespace", "", "namespace for all objects")
 	flags.StringVar(&k.kubeConfig, "kubeconfig-secret-ref", "", "Secret with the kubeconfig of another cluster")
-	flags.DurationVar(&k.retryInterval, "retry-interval", 0, "interval after which Flux retries a failed reconciliation")
+	durationflag.Positive(flags, &k.retryInterval, "retry-interval", 0, "interval after which Flux retries a failed reconciliation")
 	flags.StringVar(&k.validation, "validation", "", "ignored: Flux validates every object")
 	return cmd
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,7 @@ const requestTimeout = 30 * time.Second
 func (f *Flags) Add(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
 	flags.StringVar(&f.Context, "context", "", "the `context` of the kubeconfig")
-	flags.DurationVar(&f.RequestTimeout, "request-timeout", requestTimeout, "how long to wait for each answer of the API server; 0 is no limit")
+	durationflag.Limit(flags, &f.RequestTimeout, "request-timeout", requestTimeout, "how long to wait for each answer of the API server; 0 is no limit")
 	if err := cmd.RegisterFlagCompletionFunc("context", f.completeContexts); err != nil {
 		panic(err) // the flag does not exist: a mistake in the lines above
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/cli/complete"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 	"github.com/tenure-dev/tenure/internal/cli/programs"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
@@ -67,7 +68,7 @@ func (f *Flags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Cluster.FakeSecrets, "fake-secrets", false, "create the missing Secrets that Flux objects name, with invented content, and replace the encrypted values of SOPS files; attacks that depend on the content are not proven")
 	flags.StringVar(&f.Cluster.Kubernetes, "kubernetes", "", "the version of Kubernetes that the cluster runs: "+localcluster.KubernetesMinor+", or "+strings.Join(localcluster.OtherKubernetes, " or ")+" after make kubernetes VERSION=…")
 	flags.BoolVar(&f.Cluster.Online, "online", false, "send requests for hosts that are not mapped to the network")
-	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
+	durationflag.Positive(flags, &f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
 	f.programs.Add(cmd)
 	f.timeoutSet = func() bool { return flags.Changed("timeout") }
 	_ = cmd.MarkFlagDirname("fleet")

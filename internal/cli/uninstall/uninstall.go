@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/cli/complete"
+	"github.com/tenure-dev/tenure/internal/cli/durationflag"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
 	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
@@ -56,7 +57,7 @@ If Flux or Helm applies Tenure, uninstall changes nothing and prints the steps t
 	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux and the manager")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "uninstall without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be deleted")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the manager to remove its finalizers")
+	durationflag.Positive(flags, &o.timeout, "timeout", 5*time.Minute, "how long to wait for the manager to remove its finalizers")
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	complete.Flag(cmd, "namespace", complete.Names(&o.Flags, complete.Namespaces))
 	return cmd
