@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -196,9 +197,17 @@ func (o *options) findTenants(ctx context.Context, cluster *lockdown.Cluster) ([
 	if err != nil {
 		return nil, err
 	}
-	cluster.TenantNamespaces = []string{}
+	cluster.TenantNamespaces = map[string]string{}
 	for _, t := range found.Tenants {
-		cluster.TenantNamespaces = append(cluster.TenantNamespaces, t.Namespaces...)
+		for _, namespace := range t.Namespaces {
+			cluster.TenantNamespaces[namespace] = t.Name
+		}
+		for _, o := range t.Owners {
+			cluster.Identities = append(cluster.Identities, lockdown.Identity{Tenant: t.Name, Subject: rbacv1.Subject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}})
+		}
+		for _, a := range t.Accounts {
+			cluster.Identities = append(cluster.Identities, lockdown.Identity{Tenant: t.Name, Subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}})
+		}
 	}
 	cluster.Dependencies, err = discovery.Dependencies(ctx, cluster.Client, found.Tenants)
 	return found.Tenants, err

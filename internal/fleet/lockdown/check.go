@@ -52,9 +52,12 @@ type Cluster struct {
 	// Warn is set if the rules should only warn: bindings that the profile switched to
 	// warn are then correct.
 	Warn bool
-	// TenantNamespaces are the namespaces of tenants, also those without a tenant's label. If it is
+	// TenantNamespaces are the tenants of namespaces, also of those without a tenant's label. If it is
 	// nil, only the labels count.
-	TenantNamespaces []string
+	TenantNamespaces map[string]string
+	// Identities act for tenants from outside of their namespaces, if TenantNamespaces is not nil. If it is nil,
+	// only the owners in the Tenants count.
+	Identities []Identity
 	// Dependencies are the objects of the platform that wait for an object of a tenant or copy one, as
 	// text, if TenantNamespaces is not nil.
 	Dependencies []string

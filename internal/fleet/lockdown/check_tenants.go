@@ -16,24 +16,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wideRoles are the ClusterRoles of Kubernetes that allow impersonation of the
-// namespace's service accounts, and creation of tokens for them.
-var wideRoles = []string{"cluster-admin", "admin", "edit"}
-
-// tenantRights checks that no RoleBinding gives accounts of tenants a role that allows
-// impersonation and tokens, and that the namespaces of tenants have the labels by which the rules
+// tenantRights checks that no binding gives tenants rights beyond their namespaces, or on other accounts in
+// them, and that the namespaces of tenants have the labels by which the rules
 // select them.
 func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 	namespaces, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	if err != nil {
 		return nil, err
 	}
-	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"})
+	wrong, err := c.rightsOfTenants(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wrong := wideForTenants(namespaces, bindings, c.TenantNamespaces)
-	results := []Result{result("rights of tenants", len(wrong) == 0, "no role grants impersonation or tokens", strings.Join(wrong, "; ")).about(wrong...)}
+	results := []Result{result("rights of tenants", len(wrong) == 0, "none reaches beyond a tenant's namespaces, or another account in them", strings.Join(wrong, "; ")).
+		advise("remove the binding, or take these rights out of its role").about(wrong...)}
 	if c.TenantNamespaces == nil {
 		return results, nil
 	}
@@ -72,7 +68,7 @@ func (c Cluster) beforeRules(ctx context.Context, namespaces []*unstructured.Uns
 	for _, ns := range namespaces {
 		by := flux.AppliedBy(ns.GetLabels())
 		_, labelled := tenancy.TenantOf(ns.GetLabels())
-		if k := syncs[by.Name]; by.Kind == "Kustomization" && by.Namespace == c.Namespace && k != nil && (labelled || slices.Contains(c.TenantNamespaces, ns.GetName())) &&
+		if k := syncs[by.Name]; by.Kind == "Kustomization" && by.Namespace == c.Namespace && k != nil && (labelled || c.TenantNamespaces[ns.GetName()] != "") &&
 			first[by.Name] == "" && !waitsForManager(syncs, k, nil) {
 			first[by.Name] = fmt.Sprintf("Kustomization %s/%s applies Namespace %s of a tenant and does not depend on %s: on a new cluster, objects of the tenant can come before the rules", c.Namespace, by.Name, ns.GetName(), managerName)
 		}
@@ -104,65 +100,15 @@ func waitsForManager(syncs map[string]*unstructured.Unstructured, k *unstructure
 }
 
 // unlabelled returns those of the namespaces of tenants that have no tenant's label, sorted.
-func unlabelled(namespaces []*unstructured.Unstructured, ofTenants []string) []string {
+func unlabelled(namespaces []*unstructured.Unstructured, ofTenants map[string]string) []string {
 	var plain []string
 	for _, ns := range namespaces {
-		if _, ok := tenancy.TenantOf(ns.GetLabels()); !ok && slices.Contains(ofTenants, ns.GetName()) {
+		if _, ok := tenancy.TenantOf(ns.GetLabels()); !ok && ofTenants[ns.GetName()] != "" {
 			plain = append(plain, ns.GetName())
 		}
 	}
 	slices.Sort(plain)
 	return plain
-}
-
-// wideForTenants returns a message for each subject of a RoleBinding that has such a role
-// in a namespace of a tenant: one with a tenant's label, or one of the others.
-func wideForTenants(namespaces, bindings []*unstructured.Unstructured, others []string) []string {
-	tenants := map[string]bool{}
-	for _, ns := range namespaces {
-		_, tenants[ns.GetName()] = tenancy.TenantOf(ns.GetLabels())
-	}
-	for _, name := range others {
-		tenants[name] = true
-	}
-	var wrong []string
-	for _, b := range bindings {
-		kind, _, _ := unstructured.NestedString(b.Object, "roleRef", "kind")
-		role, _, _ := unstructured.NestedString(b.Object, "roleRef", "name")
-		if kind != "ClusterRole" || !slices.Contains(wideRoles, role) || !tenants[b.GetNamespace()] {
-			continue
-		}
-		subjects, _, _ := unstructured.NestedSlice(b.Object, "subjects")
-		for _, s := range subjects {
-			if name, ok := accountOfTenant(s, tenants); ok {
-				wrong = append(wrong, fmt.Sprintf("RoleBinding %s/%s gives %s the role %s: give it %s", b.GetNamespace(), b.GetName(), name, role, tenancy.Role))
-			}
-		}
-	}
-	slices.Sort(wrong)
-	return wrong
-}
-
-// accountOfTenant returns the name of a subject, and whether it is a service account, or
-// a group of service accounts, in a tenant's namespace.
-func accountOfTenant(subject any, tenants map[string]bool) (name string, ok bool) {
-	const user, group = "system:serviceaccount:", "system:serviceaccounts:"
-	m, _ := subject.(map[string]any)
-	name, _ = m["name"].(string)
-	namespace, _ := m["namespace"].(string)
-	switch m["kind"] {
-	case "ServiceAccount":
-		name = namespace + "/" + name
-	case "User":
-		account, isAccount := strings.CutPrefix(name, user)
-		if !isAccount {
-			return "", false
-		}
-		namespace, _, _ = strings.Cut(account, ":")
-	case "Group":
-		namespace, _ = strings.CutPrefix(name, group)
-	}
-	return name, tenants[namespace]
 }
 
 // prefixed returns texts with a prefix.

@@ -1,7 +1,6 @@
 package lockdown
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,39 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
-
-func TestWideForTenants(t *testing.T) {
-	t.Parallel()
-	namespaces := []*unstructured.Unstructured{
-		parsed(t, "{kind: Namespace, metadata: {name: apps, labels: {tenure.dev/tenant: team}}}"),
-		parsed(t, "{kind: Namespace, metadata: {name: home, labels: {toolkit.fluxcd.io/tenant: team}}}"),
-		parsed(t, "{kind: Namespace, metadata: {name: tools}}"),
-		parsed(t, "{kind: Namespace, metadata: {name: sites, labels: {toolkit.fluxcd.io/role: tenant}}}"),
-	}
-	if plain := unlabelled(namespaces, []string{"apps", "home", "sites"}); !slices.Equal(plain, []string{"sites"}) {
-		t.Errorf("without a tenant's label: got %v, want sites", plain)
-	}
-	const account = "{kind: ServiceAccount, namespace: apps, name: deployer}"
-	for _, tc := range []struct{ reason, namespace, role, subject, want string }{
-		{"all rights", "apps", "ClusterRole, name: cluster-admin", account, "RoleBinding apps/x gives apps/deployer the role cluster-admin: give it tenure-tenant"},
-		{"tokens and impersonation", "apps", "ClusterRole, name: edit", account, "the role edit"},
-		{"an account of another namespace of tenants", "apps", "ClusterRole, name: admin", "{kind: ServiceAccount, namespace: home, name: gitops}", "home/gitops"},
-		{"the account as a user", "apps", "ClusterRole, name: admin", "{kind: User, name: 'system:serviceaccount:apps:deployer'}", "system:serviceaccount:apps:deployer"},
-		{"all accounts of a namespace", "home", "ClusterRole, name: admin", "{kind: Group, name: 'system:serviceaccounts:apps'}", "system:serviceaccounts:apps"},
-		{"a role of the namespace's own", "apps", "Role, name: admin", account, ""},
-		{"a role that reads", "apps", "ClusterRole, name: view", account, ""},
-		{"an account of the platform", "apps", "ClusterRole, name: admin", "{kind: ServiceAccount, namespace: tools, name: operator}", ""},
-		{"a person", "apps", "ClusterRole, name: admin", "{kind: User, name: ann}", ""},
-		{"a namespace that discovery found", "sites", "ClusterRole, name: admin", "{kind: ServiceAccount, namespace: sites, name: flux}", "RoleBinding sites/x gives sites/flux the role admin"},
-		{"a namespace of nobody's", "tools", "ClusterRole, name: admin", account, ""},
-	} {
-		binding := parsed(t, "{kind: RoleBinding, metadata: {namespace: "+tc.namespace+", name: x}, roleRef: {kind: "+tc.role+"}, subjects: ["+tc.subject+"]}")
-		got := strings.Join(wideForTenants(namespaces, []*unstructured.Unstructured{binding}, []string{"sites"}), "; ")
-		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
-	}
-}
 
 // beforeRules names what applies a tenant's namespace without waiting for the manager.
 func TestBeforeRules(t *testing.T) {
@@ -80,7 +46,7 @@ func TestBeforeRules(t *testing.T) {
 			}
 			kube = kube.WithObjects(u)
 		}
-		got, err := Cluster{Client: kube.Build(), Namespace: "flux-system", TenantNamespaces: []string{"team", "other", "sites"}}.beforeRules(t.Context(), namespaces)
+		got, err := Cluster{Client: kube.Build(), Namespace: "flux-system", TenantNamespaces: map[string]string{"team": "team", "other": "other", "sites": "sites"}}.beforeRules(t.Context(), namespaces)
 		if text := strings.Join(got, "; "); err != nil || len(got) > 1 || (text == "") != (tc.want == "") || !strings.Contains(text, tc.want) {
 			t.Errorf("%s: got %q and %v, want %q", reason, text, err, tc.want)
 		}
