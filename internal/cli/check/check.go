@@ -45,7 +45,8 @@ Tenure installs: Flux's flags and rights, the rules for tenants and their bindin
 webhooks, the roles and the kinds. With --fleet it also compares the cluster with the
 fleet's folder, and names the files that define the objects of a wrong row. Check
 writes nothing. It also reports:
-  - RoleBindings that give a tenant's account cluster-admin, admin or edit
+  - bindings that give a tenant rights outside of its namespaces, or the rights of other
+    accounts in them
   - a TenancyProfile that is not in force
   - Tenants that may use the hosts of other tenants
   - namespaces of tenants without a tenant's label, where the rules do not apply

@@ -103,6 +103,13 @@ kind: Kustomization
 metadata: {name: ingress, namespace: flux-system}
 spec: {interval: 1h, prune: true, serviceAccountName: kustomize-controller, dependsOn: [{name: apps, namespace: orders}], sourceRef: {kind: GitRepository, name: flux-system}}
 `
+	clusterRights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reads}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: ServiceAccount, name: flux, namespace: orders}]
+`
 	operatorDeployments = `
 apiVersion: apps/v1
 kind: Deployment
@@ -120,7 +127,7 @@ spec: {selector: {matchLabels: {app: o}}, template: {metadata: {labels: {app: o}
 // Tenure and without the manager.
 func operated(t *testing.T, cluster *localcluster.Cluster) {
 	t.Helper()
-	if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, syncOfOperator+"---"+operatorDeployments)); err != nil {
+	if err := flux.ApplyManifests(t.Context(), cluster.REST, parse(t, syncOfOperator+"---"+clusterRights+"---"+operatorDeployments)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ name, ready, words string }{
@@ -129,6 +136,7 @@ func operated(t *testing.T, cluster *localcluster.Cluster) {
 		{"flux-operator --default-service-account", "True", "the rule tenure-resource-sets demands an account"},
 		{"rights of Flux", "True", "as flux-operator binds them"},
 		{"rights of tenants", "False", "RoleBinding orders/flux gives orders/flux the role admin"},
+		{"rights of tenants", "False", "ClusterRoleBinding reads gives orders/flux the role view in the whole cluster: get, list, watch"},
 		{"labels of tenants", "False", "the rules for tenants do not apply in orders: add the label toolkit.fluxcd.io/tenant"},
 		{"dependencies of the platform", "False", "Kustomization flux-system/ingress depends on Kustomization orders/apps of tenant orders"},
 		{"webhook tenure-namespaces", "False", "is missing"},
