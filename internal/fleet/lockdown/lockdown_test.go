@@ -130,6 +130,12 @@ func TestThereAndBack(t *testing.T) {
 	if sync := read(t, dir)["clusters/production/flux-system/tenure/sync.yaml"]; !strings.Contains(sync, "\n  components:\n    - warn\n") {
 		t.Errorf("to warn is not in\n%s", sync)
 	}
+	for _, address := range []string{"helm=https://pages.example.com/team", "helm=https://*.example.com/team"} {
+		_, err := lockdown.Make(load(t, dir, "clusters/staging"), lockdown.Options{Tenants: true, Allow: []string{address}})
+		if err == nil || !strings.Contains(err.Error(), "approve the host as a whole") {
+			t.Errorf("a later run with --allow %s: want a refusal, got %v", address, err)
+		}
+	}
 	back(t, dir, "clusters/staging")
 	if _, there := read(t, dir)["infrastructure/tenure/policies.yaml"]; !there {
 		t.Error("the rules are gone, which the other cluster still needs")
