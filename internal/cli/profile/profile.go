@@ -35,6 +35,7 @@ const (
 	shardFlag     = "shard"
 	proxyHostFlag = "proxy-host"
 	egressFlag    = "egress-host"
+	rangeFlag     = "cluster-range"
 )
 
 type options struct {
@@ -118,7 +119,7 @@ update of Flux.`,
 	flags.BoolVar(&o.defaults, "defaults", false, "install the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36 (default: as in the fleet)")
 	flags.BoolVar(&o.check, "check", false, "install a CronJob that runs tenure check in the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable; an empty NAME removes all shards (default: the fleet's)")
-	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
+	flags.StringArrayVar(&o.ranges, rangeFlag, nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable; the list replaces the earlier one; an empty CIDR sets all private ranges again (default: the fleet's, or all private ranges)")
 	flags.StringArrayVar(&o.egressHosts, egressFlag, nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable; an empty HOST removes all (default: the fleet's)")
 	flags.StringArrayVar(&o.maps, "map", nil, "read the remote bases of an address from a local folder, as `URL[#BRANCH]=DIR`, or one manifest from a file, as URL=FILE; repeatable")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
@@ -129,6 +130,9 @@ update of Flux.`,
 		empty := func(name string) bool { return name == "" }
 		if cmd.Flags().Changed(shardFlag) {
 			o.shards = slices.DeleteFunc(o.shards, empty)
+		}
+		if cmd.Flags().Changed(rangeFlag) {
+			o.ranges = slices.DeleteFunc(o.ranges, empty)
 		}
 		if cmd.Flags().Changed(egressFlag) {
 			o.egressHosts = slices.DeleteFunc(o.egressHosts, empty)

@@ -88,7 +88,7 @@ type Options struct {
 	Shards []string
 	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
 	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
-	// [PrivateRanges].
+	// [PrivateRanges], and an empty slice sets them again.
 	ClusterRanges []string
 	// EgressHosts are hosts, each with an optional port, to which kustomize-controller may connect, besides
 	// Flux's Services and the API server: those of services that decrypt, and of other clusters. Nil
