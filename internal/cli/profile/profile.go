@@ -110,7 +110,7 @@ update of Flux.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
-	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringVar(&o.mode, "mode", "", "what the rules for tenants do: enforce, or warn (default: as in the fleet; a new fleet enforces)")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
@@ -150,12 +150,12 @@ update of Flux.`,
 }
 
 func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
-	var err error
-	if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
+	warn, err := lockdown.ParseMode(o.mode)
+	if err != nil {
 		return err
 	}
-	if o.mode != "enforce" && o.mode != "warn" {
-		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
+		return err
 	}
 	if o.shards != nil && (len(args) == 0 || args[0] != multi) {
 		return errors.New("--" + shardFlag + " is for tenure profile " + multi)
@@ -179,7 +179,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges, EgressHosts: o.egressHosts}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: warn, Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges, EgressHosts: o.egressHosts}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}
