@@ -93,7 +93,7 @@ var parts = []part{
 	{"capsule", ".Values.capsule.enabled", func(o *options) { o.Capsule = &yes }},
 	{"defaults", "(and .Values.defaults.enabled " + served + ")", func(o *options) { o.Defaults = &yes }},
 	{"check", ".Values.check.enabled", func(o *options) { o.Check = &yes }},
-	{"warn", `(eq .Values.mode "warn")`, func(o *options) { o.Warn = true }},
+	{"warn", `(eq .Values.mode "warn")`, func(o *options) { o.Warn = new(true) }},
 	{"shards", ".Values.shards.enabled", func(o *options) { o.Shards = []string{"any"} }},
 }
 

@@ -95,7 +95,7 @@ func TestChartEqualsInstall(t *testing.T) {
 		{reason: "the defaults", namespace: "flux-system"},
 		{reason: "the proxy", namespace: "flux-system", values: []string{"proxy.enabled=true"}, options: lockdown.Options{Proxy: &yes}},
 		{reason: "the check", namespace: "gitops", values: []string{"check.enabled=true"}, options: lockdown.Options{Check: &yes}},
-		{reason: "the check in warn mode", namespace: "flux-system", values: []string{"check.enabled=true", "mode=warn"}, options: lockdown.Options{Check: &yes, Warn: true}},
+		{reason: "the check in warn mode", namespace: "flux-system", values: []string{"check.enabled=true", "mode=warn"}, options: lockdown.Options{Check: &yes, Warn: new(true)}},
 		{reason: "Capsule's kinds", namespace: "flux-system", values: []string{"capsule.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &no}},
 		{reason: "everything", namespace: "flux-system", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
 		{reason: "another namespace of Flux", namespace: "gitops", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
@@ -117,7 +117,7 @@ func TestChartEqualsInstall(t *testing.T) {
 		},
 		{
 			reason: "warn mode", namespace: "flux-system", values: []string{"mode=warn", "capsule.enabled=true"},
-			options: lockdown.Options{Warn: true, Capsule: &yes},
+			options: lockdown.Options{Warn: new(true), Capsule: &yes},
 		},
 		{reason: "defaults, on a cluster that does not serve the policy", namespace: "flux-system", values: []string{"defaults.enabled=true"}},
 		{reason: "defaults", namespace: "flux-system", args: newer, options: lockdown.Options{Defaults: &yes}},

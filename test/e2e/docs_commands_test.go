@@ -53,6 +53,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: onCluster},
 		{begins: "kubectl -n flux-system patch networkpolicy allow-scraping", at: onCluster},
 		{begins: "kubectl get gitrepositories,ocirepositories -A -o custom-columns=", at: onCluster},
+		{begins: "kubectl get gitrepositories,ocirepositories,helmrepositories,helmcharts,buckets,kustomizations,helmreleases -A -l", at: onCluster},
 		{begins: "kubectl auth can-i create priorityclasses", at: onCluster}, // the code is 1 for no
 
 		{begins: "tenure profile multi-tenant --fleet . --path clusters/staging --verify-images --", at: elsewhere, elsewhere: "it reads signatures from a registry; TestPinnedFleet runs a fleet with pins"},

@@ -136,7 +136,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the repository, such as clusters/staging")
 	o.Add(cmd, flags)
 	flags.StringVar(&o.security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
-	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringVar(&o.mode, "mode", "", "what the rules for tenants do: enforce, or warn (default: as in the fleet; a new fleet enforces)")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.BoolVar(&o.capsule, "capsule", false, "install Capsule's kinds, which the manager translates (default: as in the fleet)")
 	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
@@ -183,6 +183,10 @@ func (o *options) complete(ctx context.Context) (*rest.Config, bootstrap.Options
 	if err := o.check(); err != nil {
 		return nil, opts, err
 	}
+	warn, err := lockdown.ParseMode(o.mode)
+	if err != nil {
+		return nil, opts, err
+	}
 	config, err := o.REST(ctx)
 	if err != nil {
 		return nil, opts, err
@@ -190,7 +194,7 @@ func (o *options) complete(ctx context.Context) (*rest.Config, bootstrap.Options
 	opts = bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
 		Remote:  gitrepo.Remote{Branch: o.branch},
-		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, EgressHosts: o.egressHosts},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: warn, Allow: o.allow, ManagerImage: o.image, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, EgressHosts: o.egressHosts},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 	}
@@ -243,11 +247,8 @@ func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Opt
 
 // check validates the flags before any prompt.
 func (o *options) check() error {
-	switch {
-	case o.security != "multi-tenant" && o.security != "single-tenant":
+	if o.security != "multi-tenant" && o.security != "single-tenant" {
 		return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", o.security)
-	case o.mode != "enforce" && o.mode != "warn":
-		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
 	}
 	if o.image != "" {
 		if err := lockdown.CheckImage(o.image); err != nil {

@@ -123,7 +123,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	results, err := o.check(cmd.Context(), streams, cluster)
 	if err == nil && platform != nil {
 		var more []lockdown.Result
-		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
+		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: &cluster.Warn})
 		results = append(results, more...)
 	}
 	if platform != nil {

@@ -61,7 +61,7 @@ The manifests of --defaults and --shard need 1.36.`,
 			if err != nil {
 				return err
 			}
-			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, ProxyHosts: proxyHosts, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards, EgressHosts: egressHosts})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: new(mode == "warn"), Allow: allow, ManagerImage: image, Proxy: &proxy, ProxyHosts: proxyHosts, Capsule: &capsule, Defaults: &defaults, Check: &check, Pins: pins, Shards: shards, EgressHosts: egressHosts})
 			if err != nil {
 				return err
 			}

@@ -35,6 +35,7 @@ const (
 	shardFlag     = "shard"
 	proxyHostFlag = "proxy-host"
 	egressFlag    = "egress-host"
+	rangeFlag     = "cluster-range"
 )
 
 type options struct {
@@ -109,7 +110,7 @@ update of Flux.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
-	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringVar(&o.mode, "mode", "", "what the rules for tenants do: enforce, or warn (default: as in the fleet; a new fleet enforces)")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from, in addition to the addresses in the fleet, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "install the proxy, which shows tenants their part of the cluster (default: as in the fleet)")
@@ -118,7 +119,7 @@ update of Flux.`,
 	flags.BoolVar(&o.defaults, "defaults", false, "install the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36 (default: as in the fleet)")
 	flags.BoolVar(&o.check, "check", false, "install a CronJob that runs tenure check in the cluster (default: as in the fleet)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: a copy of Flux's controllers for the tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable; an empty NAME removes all shards (default: the fleet's)")
-	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
+	flags.StringArrayVar(&o.ranges, rangeFlag, nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable; the list replaces the earlier one; an empty CIDR sets all private ranges again (default: the fleet's, or all private ranges)")
 	flags.StringArrayVar(&o.egressHosts, egressFlag, nil, "`HOST` or HOST:PORT to which kustomize-controller may connect, such as a key service or the API server of another cluster; repeatable; an empty HOST removes all (default: the fleet's)")
 	flags.StringArrayVar(&o.maps, "map", nil, "read the remote bases of an address from a local folder, as `URL[#BRANCH]=DIR`, or one manifest from a file, as URL=FILE; repeatable")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
@@ -129,6 +130,9 @@ update of Flux.`,
 		empty := func(name string) bool { return name == "" }
 		if cmd.Flags().Changed(shardFlag) {
 			o.shards = slices.DeleteFunc(o.shards, empty)
+		}
+		if cmd.Flags().Changed(rangeFlag) {
+			o.ranges = slices.DeleteFunc(o.ranges, empty)
 		}
 		if cmd.Flags().Changed(egressFlag) {
 			o.egressHosts = slices.DeleteFunc(o.egressHosts, empty)
@@ -146,12 +150,12 @@ update of Flux.`,
 }
 
 func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
-	var err error
-	if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
+	warn, err := lockdown.ParseMode(o.mode)
+	if err != nil {
 		return err
 	}
-	if o.mode != "enforce" && o.mode != "warn" {
-		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	if o.path, err = local.ClusterPath(streams, o.fleet, o.path); err != nil {
+		return err
 	}
 	if o.shards != nil && (len(args) == 0 || args[0] != multi) {
 		return errors.New("--" + shardFlag + " is for tenure profile " + multi)
@@ -175,7 +179,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges, EgressHosts: o.egressHosts}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: warn, Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, ProxyHosts: o.proxyHosts, Capsule: o.capsuleGiven, Defaults: o.defaultsGiven, Check: o.checkGiven, Shards: o.shards, ClusterRanges: o.ranges, EgressHosts: o.egressHosts}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 )
 
@@ -21,6 +22,9 @@ func parseAllow(text string) (kind, pattern string, err error) {
 	}
 	if err := tenancy.CheckPattern(pattern); err != nil {
 		return "", "", fmt.Errorf("cannot take --allow %s: %q is no pattern of addresses: %w", text, pattern, err)
+	}
+	if p := v1alpha1.AddressPattern(pattern); kind == "helm" && helmHost(p) != p && pattern != string(helmHost(p))+"/**" {
+		return "", "", fmt.Errorf("cannot allow the Helm repository %s: its index may send Flux to any address, so approve the host as a whole, with --allow helm=%s, or use an OCI registry", pattern, helmHost(p))
 	}
 	return kind, pattern, nil
 }

@@ -67,7 +67,7 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 		"defaults": {Defaults: &yes},
 		"check":    {Check: &yes},
 		"shards":   {Shards: []string{"any"}},
-		"warn":     {Warn: true},
+		"warn":     {Warn: &yes},
 	} {
 		o.ManagerImage = image
 		with, err := artifactObjects(o)

@@ -36,10 +36,10 @@ func TestArtifact(t *testing.T) {
 		{"defaults", []string{"defaults"}, lockdown.Options{Defaults: &yes}},
 		{"shards", []string{"shards"}, lockdown.Options{Shards: []string{"gold"}}},
 		{"the check", []string{"check"}, lockdown.Options{Check: &yes}},
-		{"warn mode", []string{"warn"}, lockdown.Options{Warn: true}},
+		{"warn mode", []string{"warn"}, lockdown.Options{Warn: new(true)}},
 		{
 			"all components", []string{"proxy", "capsule", "defaults", "shards", "check", "warn"},
-			lockdown.Options{Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}, Check: &yes, Warn: true},
+			lockdown.Options{Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}, Check: &yes, Warn: new(true)},
 		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

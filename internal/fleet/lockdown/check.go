@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	appsv1 "k8s.io/api/apps/v1"
@@ -337,15 +339,42 @@ func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
 // hostsSeparate is the manager's condition that no other tenant may have the Tenant's hosts.
 const hostsSeparate = "HostsSeparate"
 
-// Warns reports whether the rules of a fleet should only warn: it compares the fleet with the
-// profile in both modes, and fewer files differ in warn mode. It returns the errors of [Make].
+// Warns reports whether the rules of a fleet should only warn. It returns an error if it cannot read
+// the fleet.
 func Warns(f *layout.Fleet) (bool, error) {
-	denying, err := Make(f, Options{Tenants: true})
-	if err != nil || len(denying.Changes) == 0 {
+	t, err := open(f)
+	if err != nil {
 		return false, err
 	}
-	warning, err := Make(f, Options{Tenants: true, Warn: true})
-	return err == nil && len(warning.Changes) < len(denying.Changes), err
+	defer t.close()
+	return t.rememberedWarn(), nil
+}
+
+// ParseMode returns the value of [Options.Warn] for a mode of the rules: enforce, warn, or the empty
+// text for the mode of the fleet. It returns an error for any other text.
+func ParseMode(mode string) (*bool, error) {
+	switch mode {
+	case "":
+		return nil, nil //nolint:nilnil // nil is the mode of the fleet
+	case "enforce", "warn":
+		return new(mode == "warn"), nil
+	}
+	return nil, fmt.Errorf("--mode is enforce or warn, not %q", mode)
+}
+
+// warns reports whether the rules of an installation without a fleet warn.
+func (o Options) warns() bool { return o.Warn != nil && *o.Warn }
+
+// rememberedWarn reports whether the component has the rules in warn mode.
+func (t *tree) rememberedWarn() bool {
+	objects, err := flux.ReadObjects([]byte(t.before[t.component("sync.yaml")]))
+	if err != nil {
+		return false // The lockdown writes a file that does not parse again.
+	}
+	return slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+		components, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "components")
+		return slices.Contains(components, path.Base(warnDir))
+	})
 }
 
 // Compare returns the differences between the cluster and the fleet's folder, and between the
@@ -354,13 +383,15 @@ func Warns(f *layout.Fleet) (bool, error) {
 // of the cluster.
 func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
 	// The mode of the rules is no part of a FluxInstance.
-	o.Warn = o.Warn && f.Instance == nil
+	if f.Instance != nil {
+		o.Warn = nil
+	}
 	plan, err := Make(f, o)
 	if err != nil {
 		return []Result{failed("fleet", err.Error())}, nil //nolint:nilerr // it is what was found
 	}
 	fine := "has the profile"
-	if o.Warn {
+	if o.warns() {
 		fine += ", whose rules only warn"
 	}
 	differ := fmt.Sprintf("%d files differ", len(plan.Changes))

@@ -15,7 +15,7 @@ func TestCheckJob(t *testing.T) {
 	t.Parallel()
 	dir := small(t, nil)
 	yes, no := true, false
-	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true, Warn: true, Check: &yes, ManagerImage: "registry.example.com/x:1"})
+	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true, Warn: new(true), Check: &yes, ManagerImage: "registry.example.com/x:1"})
 	files := read(t, dir)
 	const job, list = "infrastructure/tenure/manager/check.yaml", "infrastructure/tenure/manager/kustomization.yaml"
 	for _, want := range []string{"image: registry.example.com/x:1", "- --mode=enforce"} {
@@ -31,7 +31,7 @@ func TestCheckJob(t *testing.T) {
 		options lockdown.Options
 		want    []string
 	}{
-		{"warn mode", lockdown.Options{Tenants: true, Warn: true}, []string{"CronJob"}},
+		{"warn mode", lockdown.Options{Tenants: true, Warn: new(true)}, []string{"CronJob"}},
 		{"the way back", lockdown.Options{}, []string{"CronJob", "Deployment"}},
 	} {
 		apply(t, dir, "clusters/one", step.options)
@@ -39,7 +39,7 @@ func TestCheckJob(t *testing.T) {
 			t.Errorf("%s: the patches are for %s, want %v", step.reason, got, step.want)
 		}
 	}
-	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true, Check: &no})
+	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true, Check: &no, Warn: new(false)})
 	files = read(t, dir)
 	if _, there := files[job]; there || strings.Contains(files[list], "check.yaml") {
 		t.Errorf("the CronJob is still there:\n%s", files[list])

@@ -45,7 +45,7 @@ func TestObjectsWarn(t *testing.T) {
 	t.Parallel()
 	yes := true
 	actions := func(warn bool) (map[string][]string, int) {
-		manifests, err := lockdown.Objects("gitops", lockdown.Options{Warn: warn, Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}})
+		manifests, err := lockdown.Objects("gitops", lockdown.Options{Warn: &warn, Proxy: &yes, Capsule: &yes, Defaults: &yes, Shards: []string{"gold"}})
 		if err != nil {
 			t.Fatal(err)
 		}

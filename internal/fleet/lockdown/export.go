@@ -20,7 +20,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 		return components, nil
 	}
 	const namespace = "flux-system"
-	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins, DefaultAccount: noRights}
+	c := &component{Namespace: namespace, Warn: o.warns(), Pins: o.Pins, DefaultAccount: noRights}
 	if len(o.Pins) > 0 {
 		manager, err := managerManifests(namespace, "", o.ManagerImage)
 		if err != nil {

@@ -52,7 +52,7 @@ func (o Options) checkInstance() error {
 		return fmt.Errorf("--shard %w: name the shards in spec.sharding of the FluxInstance", errInstance)
 	case len(o.Pins) > 0:
 		return fmt.Errorf("--verify-images %w: %s", errInstance, instanceImages)
-	case o.Warn, len(o.Allow) > 0, o.Proxy != nil, len(o.ProxyHosts) > 0, o.Capsule != nil, o.Defaults != nil, o.Check != nil:
+	case o.warns(), len(o.Allow) > 0, o.Proxy != nil, len(o.ProxyHosts) > 0, o.Capsule != nil, o.Defaults != nil, o.Check != nil:
 		return fmt.Errorf("a flag about the rules or the manager %w: give it as a value of Tenure's chart, which installs them, see docs/how-to/install.md", errInstance)
 	}
 	return nil

@@ -57,8 +57,8 @@ const (
 type Options struct {
 	// Tenants selects multi-tenant; false means single-tenant.
 	Tenants bool
-	// Warn makes the rules warn instead of deny.
-	Warn bool
+	// Warn sets whether the rules warn instead of deny. Nil keeps the mode of the fleet; a new fleet denies.
+	Warn *bool
 	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
 	// the kinds git, helm and oci. They are added to the profile if it lacks them.
 	Allow []string
@@ -88,7 +88,7 @@ type Options struct {
 	Shards []string
 	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
 	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
-	// [PrivateRanges].
+	// [PrivateRanges], and an empty slice sets them again.
 	ClusterRanges []string
 	// EgressHosts are hosts, each with an optional port, to which kustomize-controller may connect, besides
 	// Flux's Services and the API server: those of services that decrypt, and of other clusters. Nil
@@ -270,6 +270,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	component.Shards = shards
+	if component.Warn = t.rememberedWarn(); o.Warn != nil {
+		component.Warn = *o.Warn
+	}
 	if component.DefaultAccount, err = t.defaultAccount(plain, o); err != nil {
 		return nil, err
 	}
@@ -322,6 +325,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...), RemoteBases: locked.remote}
+	if component.Warn && o.Warn == nil {
+		plan.Notes = append(plan.Notes, "the rules still only warn: --mode enforce ends warn mode")
+	}
 	for _, note := range []string{component.setNote(), component.egressNote(plain), locked.boundsNote(), locked.sourcesNote()} {
 		if note != "" {
 			plan.Notes = append(plan.Notes, note)

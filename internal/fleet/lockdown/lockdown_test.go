@@ -126,9 +126,25 @@ func TestThereAndBack(t *testing.T) {
 	if again := apply(t, dir, "clusters/staging", lockdown.Options{Tenants: true}); len(again.Changes) > 0 {
 		t.Errorf("again it changes\n%s", again.Diff())
 	}
-	apply(t, dir, "clusters/production", lockdown.Options{Tenants: true, Warn: true})
+	apply(t, dir, "clusters/production", lockdown.Options{Tenants: true, Warn: new(true)})
 	if sync := read(t, dir)["clusters/production/flux-system/tenure/sync.yaml"]; !strings.Contains(sync, "\n  components:\n    - warn\n") {
 		t.Errorf("to warn is not in\n%s", sync)
+	}
+	if again := apply(t, dir, "clusters/production", lockdown.Options{Tenants: true}); len(again.Changes) > 0 || !strings.Contains(strings.Join(again.Notes, "\n"), "--mode enforce ends warn mode") {
+		t.Errorf("a run that does not name the mode ends warn mode, or does not say that it stays: %q\n%s", again.Notes, again.Diff())
+	}
+	if warns, err := lockdown.Warns(load(t, dir, "clusters/production")); !warns || err != nil {
+		t.Errorf("the fleet in warn mode warns: %v, %v", warns, err)
+	}
+	apply(t, dir, "clusters/production", lockdown.Options{Tenants: true, Warn: new(false)})
+	if warns, err := lockdown.Warns(load(t, dir, "clusters/production")); warns || err != nil {
+		t.Errorf("the fleet in enforce mode warns: %v, %v", warns, err)
+	}
+	for _, address := range []string{"helm=https://pages.example.com/team", "helm=https://*.example.com/team"} {
+		_, err := lockdown.Make(load(t, dir, "clusters/staging"), lockdown.Options{Tenants: true, Allow: []string{address}})
+		if err == nil || !strings.Contains(err.Error(), "approve the host as a whole") {
+			t.Errorf("a later run with --allow %s: want a refusal, got %v", address, err)
+		}
 	}
 	back(t, dir, "clusters/staging")
 	if _, there := read(t, dir)["infrastructure/tenure/policies.yaml"]; !there {
@@ -311,7 +327,7 @@ func TestExport(t *testing.T) {
 	if err != nil || string(plain) != string(config.FluxComponents()) {
 		t.Errorf("single-tenant is not Flux as it is: %v", err)
 	}
-	manifests, err := lockdown.Export(config.FluxComponents(), lockdown.Options{Tenants: true, Warn: true, Allow: allow})
+	manifests, err := lockdown.Export(config.FluxComponents(), lockdown.Options{Tenants: true, Warn: new(true), Allow: allow})
 	if err != nil {
 		t.Fatal(err)
 	}

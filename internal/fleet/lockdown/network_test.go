@@ -239,6 +239,7 @@ func TestBlockedRanges(t *testing.T) {
 	}{
 		{"what is asked for", []string{"10.96.0.0/12", "fd00::/8"}, []string{"10.0.0.0/8"}, ranges{append([]string{"10.96.0.0/12"}, link...), []string{"fd00::/8", "fe80::/10"}}, ""},
 		{"what was there", nil, []string{"10.0.0.0/8", "169.254.0.0/16"}, ranges{append([]string{"10.0.0.0/8"}, link...), []string{"fe80::/10"}}, ""},
+		{"the private ranges again", []string{}, []string{"203.0.113.0/24"}, ranges{[]string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15"}, []string{"fc00::/7", "fe80::/10"}}, ""},
 		{"no range", []string{"10.96.0.1"}, nil, ranges{}, `"10.96.0.1"`},
 		{"no beginning of a range", []string{"10.96.0.1/12"}, nil, ranges{}, `"10.96.0.1/12"`},
 		{"everything", []string{"0.0.0.0/0"}, nil, ranges{}, `"0.0.0.0/0"`},

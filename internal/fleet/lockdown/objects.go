@@ -28,7 +28,7 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		return nil, err
 	}
 	all := []string{string(config.CRDs()), string(config.Roles()), moved(string(config.Policies()), namespace), posture}
-	if o.Warn {
+	if o.warns() {
 		all = append(all, moved(string(config.WarnPolicies()), namespace))
 	}
 	if o.Defaults != nil && *o.Defaults {
@@ -46,7 +46,7 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		programs = append(programs, proxyManifests(namespace, managerImage(manager), o.ProxyHosts))
 	}
 	if o.Check != nil && *o.Check {
-		programs = append(programs, checkJobManifests(namespace, managerImage(manager), o.Warn))
+		programs = append(programs, checkJobManifests(namespace, managerImage(manager), o.warns()))
 	}
 	if o.Capsule != nil && *o.Capsule {
 		all = append(all, capsuleManifests(namespace))
@@ -55,7 +55,7 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		}
 	}
 	manifests := strings.Join(append(all, programs...), "\n---\n")
-	if o.Warn {
+	if o.warns() {
 		if manifests, err = warning(manifests); err != nil {
 			return nil, err
 		}

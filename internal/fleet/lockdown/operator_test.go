@@ -229,7 +229,7 @@ func TestFluxInstanceOptions(t *testing.T) {
 		"spec.sharding":        {Shards: []string{"gold"}},
 		"spec.distribution":    {Pins: []Pin{{}}},
 		"Tenure's chart":       {Proxy: &yes},
-		"as a value of Tenure": {Warn: true},
+		"as a value of Tenure": {Warn: new(true)},
 	} {
 		o.Tenants = true
 		if _, err := Make(instanceFleet(t, instanceHead+instanceSync), o); !errors.Is(err, errInstance) || !strings.Contains(err.Error(), want) {

@@ -75,7 +75,7 @@ var controllers = []string{"", "kustomize-controller", "helm-controller"}
 // that would lose their rights and whose account a person has to choose.
 func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 	c := &component{
-		Namespace: sync.Namespace, Source: sync.Source, Root: sync.Kustomization, Warn: o.Warn,
+		Namespace: sync.Namespace, Source: sync.Source, Root: sync.Kustomization,
 		SourceKind: s.root.text("spec", "sourceRef", "kind"), HasPatches: s.root.has("spec", "patches"),
 	}
 	if prune, _, _ := unstructured.NestedBool(s.root.Object, "spec", "prune"); !prune {

@@ -58,9 +58,6 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if p := v1alpha1.AddressPattern(pattern); kind == "helm" && helmHost(p) != p && pattern != string(helmHost(p))+"/**" {
-			return "", fmt.Errorf("cannot allow the Helm repository %s: its index may send Flux to any address, so approve the host as a whole, with --allow helm=%s, or use an OCI registry", pattern, helmHost(p))
-		}
 		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
 		*list = append(*list, v1alpha1.AddressPattern(pattern))
 	}

@@ -26,11 +26,11 @@ func (r ranges) APIServer() []string {
 	})
 }
 
-// blockedRanges returns the wanted ranges, or if there are none the ranges of before, or
+// blockedRanges returns the wanted ranges, or if they are nil the ranges of before. If there are none, it returns
 // [PrivateRanges]. It always adds the link-local ranges.
 func blockedRanges(wanted, before []string) (ranges, error) {
 	all := slices.Clone(wanted)
-	if len(all) == 0 {
+	if wanted == nil {
 		all = slices.Clone(before)
 	}
 	if len(all) == 0 {

@@ -94,14 +94,19 @@ func (s *survey) checkShards() []string {
 	var wrong []string
 	used := map[string]string{}
 	for _, o := range s.objects {
-		if shard := o.GetLabels()[v1alpha1.LabelShard]; shard != "" && o.GetKind() == "Namespace" && s.tenants[o.GetName()] != "" {
-			used[shard] = o.GetName()
+		switch shard := o.GetLabels()[v1alpha1.LabelShard]; {
+		case shard != "" && o.GetKind() == "Namespace" && s.tenants[o.GetName()] != "":
+			used[shard] = "Namespace " + o.GetName() + ": it has"
+		case o.GetKind() == "Tenant":
+			for _, shard := range shardsOf(o.Unstructured) {
+				used[shard] = "Tenant " + o.GetName() + ": its namespaces get"
+			}
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(used)) {
 		for _, controller := range slices.Sorted(maps.Keys(served)) {
 			if !slices.Contains(served[controller], v1alpha1.LabelShard+"="+shard) {
-				wrong = append(wrong, fmt.Sprintf("  Namespace %s: it has the label %s: %s, and no %s works on that shard: make it with --shard %s, or take the label off",
+				wrong = append(wrong, fmt.Sprintf("  %s the label %s: %s, and no %s works on that shard: make it with --shard %s, or take the label off",
 					used[shard], v1alpha1.LabelShard, shard, controller, shard))
 			}
 		}
@@ -112,6 +117,29 @@ func (s *survey) checkShards() []string {
 		}
 	}
 	return wrong
+}
+
+// shardsOf returns the shards that a Tenant, of Tenure or of Capsule, assigns its namespaces to.
+func shardsOf(tenant *unstructured.Unstructured) []string {
+	var shards []string
+	add := func(labels map[string]string) {
+		if shard := labels[v1alpha1.LabelShard]; shard != "" {
+			shards = append(shards, shard)
+		}
+	}
+	for _, path := range [][]string{{"namespaces", "labels"}, {"namespaceOptions", "additionalMetadata", "labels"}} {
+		labels, _, _ := unstructured.NestedStringMap(tenant.Object, append([]string{"spec"}, path...)...)
+		add(labels)
+	}
+	for _, path := range [][]string{{"namespaces", "selected"}, {"namespaceOptions", "additionalMetadataList"}} {
+		entries, _, _ := unstructured.NestedSlice(tenant.Object, append([]string{"spec"}, path...)...)
+		for _, entry := range entries {
+			fields, _ := entry.(map[string]any)
+			labels, _, _ := unstructured.NestedStringMap(fields, "labels")
+			add(labels)
+		}
+	}
+	return shards
 }
 
 // controllerOf returns the name of the Flux controller that a Deployment runs, also for the copy

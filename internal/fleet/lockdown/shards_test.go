@@ -54,6 +54,13 @@ func label(t *testing.T, dir, shard string) {
 	write(t, dir, file, before+end+after)
 }
 
+// tenant adds a Tenant with these fields of its spec to the fleet.
+func tenant(t *testing.T, dir, version, spec string) {
+	t.Helper()
+	const file = "tenants/base/dev-team/namespace.yaml"
+	write(t, dir, file, read(t, dir)[file]+"---\napiVersion: "+version+"\nkind: Tenant\nmetadata: {name: shop}\nspec: {"+spec+"}\n")
+}
+
 func TestShards(t *testing.T) {
 	t.Parallel()
 	dir := example(t)
@@ -132,6 +139,18 @@ func TestShardsRefused(t *testing.T) {
 		"name": {"a name that no label or Deployment can have", []string{"Gold!"}, nil, `cannot make a shard "Gold!"`},
 		"long": {"controllers' names get too long", []string{strings.Repeat("x", 21)}, nil, "at most 20"},
 		"gone": {"nobody would work on a tenant's objects", []string{"gold"}, func(t *testing.T, dir string) { label(t, dir, "silver") }, "Namespace apps: it has the label sharding.fluxcd.io/key: silver, and no helm-controller works on that shard"},
+		"Tenant": {"nobody would work on the objects of a Tenant's namespaces", []string{}, func(t *testing.T, dir string) {
+			tenant(t, dir, "tenure.dev/v1alpha1", "namespaces: {labels: {sharding.fluxcd.io/key: gold}}")
+		}, "Tenant shop: its namespaces get the label sharding.fluxcd.io/key: gold, and no helm-controller works on that shard"},
+		"selected": {"nobody would work on the objects of some namespaces of a Tenant", []string{"silver"}, func(t *testing.T, dir string) {
+			tenant(t, dir, "tenure.dev/v1alpha1", "namespaces: {selected: [{selector: {}, labels: {sharding.fluxcd.io/key: gold}}]}")
+		}, "Tenant shop: its namespaces get the label sharding.fluxcd.io/key: gold"},
+		"Capsule": {"nobody would work on the objects of a Tenant of Capsule", []string{}, func(t *testing.T, dir string) {
+			tenant(t, dir, "capsule.clastix.io/v1beta2", "namespaceOptions: {additionalMetadata: {labels: {sharding.fluxcd.io/key: gold}}}")
+		}, "Tenant shop: its namespaces get the label sharding.fluxcd.io/key: gold"},
+		"Capsule's list": {"nobody would work on the objects of some namespaces of a Tenant of Capsule", []string{}, func(t *testing.T, dir string) {
+			tenant(t, dir, "capsule.clastix.io/v1beta2", "namespaceOptions: {additionalMetadataList: [{namespaceSelector: {}, labels: {sharding.fluxcd.io/key: gold}}]}")
+		}, "Tenant shop: its namespaces get the label sharding.fluxcd.io/key: gold"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

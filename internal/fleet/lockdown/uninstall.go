@@ -118,7 +118,7 @@ const (
 // and roles come last.
 func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	all := true
-	manifests, err := Objects(c.Namespace, Options{Tenants: true, Warn: true, Proxy: &all, Capsule: &all, Defaults: &all, Check: &all, Shards: []string{"any"}})
+	manifests, err := Objects(c.Namespace, Options{Tenants: true, Warn: &all, Proxy: &all, Capsule: &all, Defaults: &all, Check: &all, Shards: []string{"any"}})
 	if err != nil {
 		return nil, err
 	}
