@@ -5,6 +5,7 @@
 package httpserver
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"net/http"
@@ -43,19 +44,20 @@ func New(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
-// Limit returns a listener that closes new connections at once while too many are open, in all or from one
-// address.
+// Limit returns a listener that closes new connections at once while too many are open from one address. When too many
+// are open in all, a new connection takes the place of the oldest one of the address with the most: clients with a few
+// addresses cannot keep the others out.
 func Limit(listener net.Listener) net.Listener {
-	return &limited{Listener: listener, from: map[string]int{}}
+	return &limited{Listener: listener, from: map[string]*list.List{}}
 }
 
-// limited counts the open connections, in all and by address.
+// limited keeps the open connections of each address, the oldest first.
 type limited struct {
 	net.Listener
 
 	mu   sync.Mutex
 	open int
-	from map[string]int
+	from map[string]*list.List
 }
 
 // Accept returns the next connection within the limits.
@@ -65,32 +67,66 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address := addressOf(accepted)
-		if !l.add(address) {
-			_ = accepted.Close()
-			continue
+		c, displaced := l.add(accepted)
+		if displaced != nil {
+			_ = displaced.Close()
 		}
-		return &connection{Conn: accepted, release: sync.OnceFunc(func() { l.remove(address) })}, nil
+		if c != nil {
+			return c, nil
+		}
+		_ = accepted.Close()
 	}
 }
 
-func (l *limited) add(address string) bool {
+// add returns the connection with its place, or nil if it gets none, and the connection whose place it took.
+func (l *limited) add(accepted net.Conn) (c, displaced *connection) {
+	address := addressOf(accepted)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= maxConnections || l.from[address] >= maxFromAddress {
-		return false
+	own := l.from[address]
+	if own != nil && own.Len() >= maxFromAddress {
+		return nil, nil
 	}
+	if l.open >= maxConnections {
+		most := l.greediest()
+		if own != nil && own.Len()+1 >= most.Len() {
+			return nil, nil // the address would have as many as the one that gives a place
+		}
+		displaced = most.Front().Value.(*connection)
+		l.remove(displaced)
+	}
+	if own = l.from[address]; own == nil {
+		own = list.New()
+		l.from[address] = own
+	}
+	c = &connection{Conn: accepted, limited: l, address: address}
+	c.place = own.PushBack(c)
 	l.open++
-	l.from[address]++
-	return true
+	return c, displaced
 }
 
-func (l *limited) remove(address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// greediest returns the connections of the address that has the most.
+func (l *limited) greediest() *list.List {
+	var most *list.List
+	for _, open := range l.from {
+		if most == nil || open.Len() > most.Len() {
+			most = open
+		}
+	}
+	return most
+}
+
+// remove releases the place of a connection, once. The caller holds the lock.
+func (l *limited) remove(c *connection) {
+	if c.place == nil {
+		return
+	}
+	own := l.from[c.address]
+	own.Remove(c.place)
+	c.place = nil
 	l.open--
-	if l.from[address]--; l.from[address] == 0 {
-		delete(l.from, address)
+	if own.Len() == 0 {
+		delete(l.from, c.address)
 	}
 }
 
@@ -112,11 +148,15 @@ func addressOf(c net.Conn) string {
 // connection releases its place when it is closed.
 type connection struct {
 	net.Conn
-	release func()
+	limited *limited
+	address string
+	place   *list.Element // nil once it is released
 }
 
 // Close closes the connection.
 func (c *connection) Close() error {
-	defer c.release()
+	c.limited.mu.Lock()
+	c.limited.remove(c)
+	c.limited.mu.Unlock()
 	return c.Conn.Close()
 }

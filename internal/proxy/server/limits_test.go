@@ -88,6 +88,50 @@ func TestSlowHeader(t *testing.T) {
 	}
 }
 
+// TestUnfinishedHeaders checks that the oldest of many unfinished headers ends, by either protocol: each takes many times its size.
+func TestUnfinishedHeaders(t *testing.T) {
+	t.Parallel()
+	for protocol, send := range map[string]func(*testing.T, *tls.Conn){
+		"http/1.1": func(t *testing.T, conn *tls.Conn) {
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\n"+strings.Repeat("a:\r\n", 15<<10))
+		},
+		"h2": func(t *testing.T, conn *tls.Conn) {
+			framer := preface(t, conn)
+			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndStream: true})
+			for range 4 {
+				_ = framer.WriteContinuation(1, false, encode(t, "x", strings.Repeat("~", 9<<10)))
+			}
+		},
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			dial := limited(t, func(http.ResponseWriter, *http.Request) { t.Error("there is a request") }, func(s *http.Server) {
+				s.ReadHeaderTimeout = 10 * patience // the bound ends connections earlier
+			})
+			first := dial(t, protocol)
+			send(t, first)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, first)
+				ended <- err
+			}()
+			const most = 400
+			for range most {
+				select {
+				case err := <-ended:
+					if err != nil && strings.Contains(err.Error(), "timeout") {
+						t.Error("the first connection is still open")
+					}
+					return
+				default:
+					send(t, dial(t, protocol))
+				}
+			}
+			t.Errorf("%d unfinished headers are open", most)
+		})
+	}
+}
+
 // preface starts HTTP/2 on a connection.
 func preface(t *testing.T, conn *tls.Conn) *http2.Framer {
 	t.Helper()

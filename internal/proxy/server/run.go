@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-dev/tenure/internal/process/httpserver"
 	"github.com/tenure-dev/tenure/internal/proxy"
 )
 
@@ -114,7 +115,7 @@ func (all *servers) add(address string, h http.Handler, config *tls.Config, log 
 	if err != nil {
 		return err
 	}
-	*all = append(*all, server{listener: listener, Server: &http.Server{
+	served := &http.Server{
 		Handler: h, TLSConfig: config, MaxHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{
 			// Go's defaults of 1 MiB each let a client without a credential fill the memory.
@@ -123,7 +124,8 @@ func (all *servers) add(address string, h http.Handler, config *tls.Config, log 
 		},
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: proxy.AnswerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}})
+	}
+	*all = append(*all, server{Server: served, listener: httpserver.BoundWaiting(served, listener)})
 	return nil
 }
 
