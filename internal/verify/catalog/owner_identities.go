@@ -45,23 +45,23 @@ type identity struct {
 
 // asIdentity returns a client that impersonates an identity. All checks of the API server
 // treat it like a client with the identity's own credentials.
-func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
+func asIdentity(config *rest.Config, who identity, with *customs) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
 	recording(config, who)
-	return newClient(config)
+	return newClient(config, with)
 }
 
 // newClient returns a client that repeats requests: see [asRecommended] and [createWithRetry]. It drops the warnings of the
 // API server, because they are about the objects of attacks.
-func newClient(config *rest.Config) (client.WithWatch, error) {
+func newClient(config *rest.Config, with *customs) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return interceptor.NewClient(c, asRecommended()), nil
+	return interceptor.NewClient(c, asRecommended(with)), nil
 }
 
 // conflictBackoff are the delays before a request to create an object is repeated.
@@ -69,7 +69,7 @@ var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, J
 
 // createWithRetry creates an object and repeats the request after a conflict. Quota admission returns
 // conflicts if many objects of a namespace are created at the same time, whatever the tenant's rights are.
-func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+func createWithRetry(ctx context.Context, c client.Client, o client.Object, opts ...client.CreateOption) error {
 	return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
 }
 
@@ -93,7 +93,7 @@ func (e *Scenario) prepareOwners() error {
 		}
 		shapes = append(shapes, o.Shape)
 		who := identity{name: o.String(), user: o.User(), groups: o.Groups()}
-		as, err := asIdentity(e.config, who)
+		as, err := asIdentity(e.config, who, e.customs)
 		if err != nil {
 			return err
 		}

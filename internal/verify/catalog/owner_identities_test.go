@@ -208,7 +208,7 @@ func TestNewClientCreatesAgain(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	c, err := newClient(&rest.Config{Host: server.URL})
+	c, err := newClient(&rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
