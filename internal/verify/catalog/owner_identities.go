@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,35 @@ var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, J
 // createWithRetry creates an object and repeats the request after a conflict. Quota admission returns
 // conflicts if many objects of a namespace are created at the same time, whatever the tenant's rights are.
 func createWithRetry(ctx context.Context, c client.Client, o client.Object, opts ...client.CreateOption) error {
-	return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
+	return retryIfLate(ctx, func() error {
+		return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
+	})
+}
+
+// late matches the message of the API server about a webhook that runs here and did not answer in time, or whose Pods are not
+// ready for the moment.
+var late = regexp.MustCompile(`failed calling webhook ".*(?:context deadline exceeded|Client\.Timeout exceeded|no Pod behind the Service is ready)`)
+
+// maxLate is the maximum number of requests if a webhook does not answer in time, and latePause the time between them.
+const (
+	maxLate   = 6
+	latePause = 5 * time.Second
+)
+
+// retryIfLate repeats a request that a webhook did not answer in time, and returns the error of the last one. All tenants attack at
+// the same time, and the answer of a webhook on a busy machine says nothing about the tenant.
+func retryIfLate(ctx context.Context, request func() error) (err error) {
+	for range maxLate {
+		if err = request(); err == nil || !late.MatchString(err.Error()) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(latePause):
+		}
+	}
+	return err
 }
 
 // retryOnConflict repeats a request after a conflict, and returns the error of the last one. retry.RetryOnConflict

@@ -68,13 +68,17 @@ func asRecommended(with *customs) interceptor.Funcs {
 			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error { return createWithRetry(ctx, c, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error { return c.Update(ctx, o, opts...) })
+			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error {
+				return retryIfLate(ctx, func() error { return c.Update(ctx, o, opts...) })
+			})
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if u, ok := o.(*unstructured.Unstructured); ok && samePatch(p, o, withAnyLabel(u)) {
 				return c.Patch(ctx, o, p, opts...)
 			}
-			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error { return c.Patch(ctx, o, p, opts...) })
+			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error {
+				return retryIfLate(ctx, func() error { return c.Patch(ctx, o, p, opts...) })
+			})
 		},
 	}
 }
