@@ -43,7 +43,7 @@ TIMEOUT ?= 120m
 LONG := $(foreach test, BootstrapInterrupted ChartFaults ClustersSideBySide ManifestsByKubectl MultiTenancyUnchanged Mutants PinnedFleet \
 	ProfileThereAndBack Release VerifyBrokenFleet VerifySeveralClusters VerifyWithoutControlPlane, ^Test$(test)$$) \
 	TestPatches/^wide_role$$ TestVerifyImageAutomation/^without_any_control$$ TestVerifyPublicFleets/^flux2-multi-tenancy$$ \
-	$(foreach fleet, accounts all-teams azure beside by-hand by-kubectl by-name exempt flux2-multi-tenancy in-flux-system mesh older open operator-oci \
+	$(foreach fleet, accounts all-teams azure beside by-hand by-kubectl by-name exempt flux2-multi-tenancy in-flux-system labelled mesh older open operator-oci \
 	reference, TestCorpus/^$(fleet)$$)
 
 # How many tests of test/e2e run at a time; empty for two for each processor.

@@ -35,7 +35,7 @@ func deliversByChart(a Attack, kind string, canary, own func(*Scenario) *unstruc
 		u.SetName(u.GetName() + "-release")
 		return u
 	}
-	a.Files = func(e *Scenario) map[string]string { return charts(released(e), own(e)) }
+	a.Files = func(e *Scenario) map[string]string { return charts(e.asCustomary(released(e)), e.asCustomary(own(e))) }
 	a.Run = func(ctx context.Context, e *Scenario) Finding {
 		e, err := e.delivering(ctx)
 		if err != nil {

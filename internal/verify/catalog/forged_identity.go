@@ -105,7 +105,7 @@ func ownsAnother(ctx context.Context, e *Scenario) Finding {
 // writesAs tries to write to the victim's namespace with an account's identity.
 func (e *Scenario) writesAs(account discovery.Account) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
-		as, err := asAccount(e.config, account)
+		as, err := asAccount(e.config, account, e.customs)
 		if err != nil {
 			return err
 		}

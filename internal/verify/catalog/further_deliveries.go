@@ -50,7 +50,7 @@ func (e *Scenario) prepareDeliveries(ctx context.Context) error {
 			d.unplanted = fmt.Errorf("the repository is not mapped: add --map %s=DIR", r.Address())
 		}
 		if r.Account.Name != "" && d.unplanted == nil {
-			as, err := asAccount(e.config, r.Account)
+			as, err := asAccount(e.config, r.Account, e.customs)
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func (e *Scenario) actingAs(h discovery.Holder, beyond []discovery.Right) (*Scen
 		reasons = []string{"the rights of " + e.Account.String() + ", and which policies distinguish from it by its name"}
 	}
 	who := identity{name: h.String() + ", which has " + strings.Join(reasons, " and "), user: h.User(), groups: h.Groups()}
-	as, err := asIdentity(e.config, who)
+	as, err := asIdentity(e.config, who, e.customs)
 	if err != nil {
 		return nil, err
 	}

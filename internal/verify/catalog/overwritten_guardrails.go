@@ -206,8 +206,17 @@ func (e *Scenario) deliveredNamespaces(ctx context.Context) ([]unstructured.Unst
 	return delivered, nil
 }
 
+// Kyverno's labels of an object that a policy generated: the name of the policy, and its namespace if it is no ClusterPolicy.
+const (
+	generatedBy     = "generate.kyverno.io/policy-name"
+	generatedByFrom = "generate.kyverno.io/policy-namespace"
+)
+
 // platforms reports whether an object with these labels belongs to the platform.
 func (e *Scenario) platforms(labels map[string]string) bool {
+	if labels[generatedBy] != "" {
+		return !slices.Contains(e.Tenant.Namespaces, labels[generatedByFrom])
+	}
 	if namespace := flux.AppliedFrom(labels); namespace != "" {
 		return !slices.Contains(e.Tenant.Namespaces, namespace)
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -45,23 +46,23 @@ type identity struct {
 
 // asIdentity returns a client that impersonates an identity. All checks of the API server
 // treat it like a client with the identity's own credentials.
-func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
+func asIdentity(config *rest.Config, who identity, with *customs) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
 	recording(config, who)
-	return newClient(config)
+	return newClient(config, with)
 }
 
 // newClient returns a client that repeats requests: see [asRecommended] and [createWithRetry]. It drops the warnings of the
 // API server, because they are about the objects of attacks.
-func newClient(config *rest.Config) (client.WithWatch, error) {
+func newClient(config *rest.Config, with *customs) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return interceptor.NewClient(c, asRecommended()), nil
+	return interceptor.NewClient(c, asRecommended(with)), nil
 }
 
 // conflictBackoff are the delays before a request to create an object is repeated.
@@ -69,8 +70,36 @@ var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, J
 
 // createWithRetry creates an object and repeats the request after a conflict. Quota admission returns
 // conflicts if many objects of a namespace are created at the same time, whatever the tenant's rights are.
-func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-	return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
+func createWithRetry(ctx context.Context, c client.Client, o client.Object, opts ...client.CreateOption) error {
+	return retryIfLate(ctx, func() error {
+		return retryOnConflict(func() error { return c.Create(ctx, o, opts...) })
+	})
+}
+
+// late matches the message of the API server about a webhook that runs here and did not answer in time, or whose Pods are not
+// ready for the moment.
+var late = regexp.MustCompile(`failed calling webhook ".*(?:context deadline exceeded|Client\.Timeout exceeded|no Pod behind the Service is ready)`)
+
+// maxLate is the maximum number of requests if a webhook does not answer in time, and latePause the time between them.
+const (
+	maxLate   = 6
+	latePause = 5 * time.Second
+)
+
+// retryIfLate repeats a request that a webhook did not answer in time, and returns the error of the last one. All tenants attack at
+// the same time, and the answer of a webhook on a busy machine says nothing about the tenant.
+func retryIfLate(ctx context.Context, request func() error) (err error) {
+	for range maxLate {
+		if err = request(); err == nil || !late.MatchString(err.Error()) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(latePause):
+		}
+	}
+	return err
 }
 
 // retryOnConflict repeats a request after a conflict, and returns the error of the last one. retry.RetryOnConflict
@@ -93,7 +122,7 @@ func (e *Scenario) prepareOwners() error {
 		}
 		shapes = append(shapes, o.Shape)
 		who := identity{name: o.String(), user: o.User(), groups: o.Groups()}
-		as, err := asIdentity(e.config, who)
+		as, err := asIdentity(e.config, who, e.customs)
 		if err != nil {
 			return err
 		}

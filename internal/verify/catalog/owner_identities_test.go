@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -208,11 +209,48 @@ func TestNewClientCreatesAgain(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	c, err := newClient(&rest.Config{Host: server.URL})
+	c, err := newClient(&rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Create(t.Context(), configMap("team", "x")); err != nil || asked != 2 {
 		t.Errorf("got %v after %d requests, want none after 2", err, asked)
+	}
+}
+
+// A webhook that did not answer in time gets the request again, and other errors do not.
+func TestRetryIfLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, retriesIfLate)
+}
+
+func retriesIfLate(t *testing.T) {
+	const webhook = `Internal error occurred: failed calling webhook "p.kyverno.svc": failed to call webhook: Post "https://x.x.svc:443/validate?timeout=10s": `
+	for _, tc := range []struct {
+		reason  string
+		answers []string
+		want    int
+		says    string
+	}{
+		{"it answers the third time", []string{webhook + "context deadline exceeded", webhook + "net/http: request canceled (Client.Timeout exceeded while awaiting headers)", ""}, 3, ""},
+		{"its Pod becomes ready", []string{webhook + "proxy error, code 502: no Pod behind the Service is ready: x/x (1 are not ready)", ""}, 2, ""},
+		{"it never answers", []string{webhook + "context deadline exceeded"}, maxLate, "run verify again"},
+		{"no program answers", []string{webhook + "connection refused"}, 1, "neither a success nor a known refusal"},
+	} {
+		asked := 0
+		e := newFakeEnv(interceptor.Funcs{})
+		c := interceptor.NewClient(interceptor.NewClient(e.Admin, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				answer := tc.answers[min(asked, len(tc.answers)-1)]
+				if asked++; answer != "" {
+					return apierrors.NewInternalError(errors.New(answer))
+				}
+				return nil
+			},
+		}), asRecommended(nil))
+		f := judge(c.Create(t.Context(), configMap("team", "x")), "")
+		if asked != tc.want || !strings.Contains(f.Reason, tc.says) || (f.Outcome == GotThrough) != (tc.says == "") {
+			t.Errorf("%s: %d requests: %s %s", tc.reason, asked, f.Outcome, f.Reason)
+		}
 	}
 }

@@ -28,7 +28,7 @@ func addPathTraversal(register func(...Attack)) {
 		return map[string]string{
 			"aimed/kustomization.yaml": kustomizationFile(traversalPath(outsideFile(e))),
 			"own/kustomization.yaml":   kustomizationFile("canary.yaml"),
-			"own/canary.yaml":          manifest(canary(e)),
+			"own/canary.yaml":          manifest(e.asCustomary(canary(e))),
 		}
 	}
 	attack.Run = func(ctx context.Context, e *Scenario) Finding {
@@ -36,7 +36,7 @@ func addPathTraversal(register func(...Attack)) {
 		if err != nil {
 			return notProven(firstLine(err.Error()))
 		}
-		remove, err := writeOutsideFile(outsideFile(e), manifest(canary(e)))
+		remove, err := writeOutsideFile(outsideFile(e), manifest(e.asCustomary(canary(e))))
 		defer remove()
 		if err != nil {
 			return notProven(err.Error())
@@ -58,10 +58,10 @@ func addPathTraversal(register func(...Attack)) {
 	loop.Files = func(e *Scenario) map[string]string {
 		return map[string]string{
 			"aimed/kustomization.yaml":      kustomizationFile("canary.yaml", "../aimed-back"),
-			"aimed/canary.yaml":             manifest(looped(e)),
+			"aimed/canary.yaml":             manifest(e.asCustomary(looped(e))),
 			"aimed-back/kustomization.yaml": kustomizationFile("../aimed"),
 			"own/kustomization.yaml":        kustomizationFile("canary.yaml"),
-			"own/canary.yaml":               manifest(looped(e)),
+			"own/canary.yaml":               manifest(e.asCustomary(looped(e))),
 		}
 	}
 	loop.Run = func(ctx context.Context, e *Scenario) Finding {

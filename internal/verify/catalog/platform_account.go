@@ -104,7 +104,7 @@ func (e *Scenario) awaitRights(ctx context.Context, binding *unstructured.Unstru
 // ofPlatform returns the Scenario with the identity of an account in the platform's namespace.
 func (e *Scenario) ofPlatform(account string) (*Scenario, error) {
 	who := identity{user: "system:serviceaccount:" + e.Platform + ":" + account, groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Platform, "system:authenticated"}}
-	as, err := asIdentity(e.config, who)
+	as, err := asIdentity(e.config, who, e.customs)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -72,7 +73,7 @@ func (e *Scenario) isOwn(u *unstructured.Unstructured) bool {
 var privateFields = []string{"identity", "password", "bearerToken", "githubAppPrivateKey"}
 
 // copiesOf returns the Secrets in the tenant's namespaces with the same private content as a Secret of the
-// platform.
+// platform, or that flux-operator copies from one: with `verify --fake-secrets`, the content of both is invented.
 func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secret, error) {
 	private := map[string]bool{}
 	for _, name := range names {
@@ -90,8 +91,9 @@ func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secre
 	for _, nothing := range []string{"", "invented"} {
 		delete(private, nothing)
 	}
-	if len(private) == 0 {
-		return nil, nil
+	copied := func(secret corev1.Secret) bool {
+		namespace, name, _ := strings.Cut(secret.Annotations[flux.CopyAnnotation], "/")
+		return namespace == e.Platform && slices.Contains(names, name)
 	}
 	var found []corev1.Secret
 	for _, namespace := range e.Tenant.Namespaces {
@@ -100,7 +102,7 @@ func (e *Scenario) copiesOf(ctx context.Context, names []string) ([]corev1.Secre
 			return nil, fmt.Errorf("cannot read the Secrets of namespace %s: %w", namespace, err)
 		}
 		for _, secret := range secrets.Items {
-			if slices.ContainsFunc(privateFields, func(field string) bool { return private[string(secret.Data[field])] }) {
+			if copied(secret) || slices.ContainsFunc(privateFields, func(field string) bool { return private[string(secret.Data[field])] }) {
 				found = append(found, secret)
 			}
 		}

@@ -185,7 +185,7 @@ func (c *proxyClient) showsBeyondRights(right authorizationv1.ResourceAttributes
 		if found, _ := shows(uids)(ctx, r); !found {
 			return false, nil
 		}
-		as, err := asAccount(c.scenario.config, c.who)
+		as, err := asAccount(c.scenario.config, c.who, c.scenario.customs)
 		if err != nil {
 			return false, err
 		}

@@ -54,22 +54,31 @@ func addMissing(to, fields map[string]any) bool {
 	return added
 }
 
-// asRecommended are the requests of a client that repeats a write of an object of Flux with the recommended fields if a
-// policy refuses it: a policy that only demands these fields stops no tenant. The error is the refusal of the repeated
-// request, since a policy on these fields may hide another one.
-func asRecommended() interceptor.Funcs {
+// asRecommended are the requests of a client that repeats a write if a policy refuses it: an object of Flux with the
+// recommended fields, and any object with the labels that the fleet demands. A policy that only demands these stops no
+// tenant. The error is the refusal of the last request, since a policy on fields or labels may hide another one.
+func asRecommended(with *customs) interceptor.Funcs {
+	labelled := func(ctx context.Context, c client.Client) func(*unstructured.Unstructured, error) *unstructured.Unstructured {
+		return func(u *unstructured.Unstructured, refusal error) *unstructured.Unstructured {
+			return with.complete(ctx, u, refusal, func(o client.Object) error { return createWithRetry(ctx, c, o, client.DryRunAll) })
+		}
+	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return repeatComplete(o, func(o client.Object) error { return createWithRetry(ctx, c, o, opts...) })
+			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error { return createWithRetry(ctx, c, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return repeatComplete(o, func(o client.Object) error { return c.Update(ctx, o, opts...) })
+			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error {
+				return retryIfLate(ctx, func() error { return c.Update(ctx, o, opts...) })
+			})
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if full := withRecommendedFields(o); full != nil && samePatch(p, o, full) {
+			if u, ok := o.(*unstructured.Unstructured); ok && samePatch(p, o, withAnyLabel(u)) {
 				return c.Patch(ctx, o, p, opts...)
 			}
-			return repeatComplete(o, func(o client.Object) error { return c.Patch(ctx, o, p, opts...) })
+			return repeatComplete(o, labelled(ctx, c), func(o client.Object) error {
+				return retryIfLate(ctx, func() error { return c.Patch(ctx, o, p, opts...) })
+			})
 		},
 	}
 }
@@ -81,18 +90,36 @@ func samePatch(p client.Patch, o, other client.Object) bool {
 	return err == nil && otherErr == nil && bytes.Equal(a, b)
 }
 
-func repeatComplete(o client.Object, request func(client.Object) error) error {
-	full := withRecommendedFields(o)
+// withAnyLabel returns a copy of an object with a further label.
+func withAnyLabel(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return mark{name("label"), "any"}.on(u)
+}
+
+// repeatComplete sends a request, and repeats it with what policies demand of the object. labelled returns a copy of the
+// object with the labels that it lacks; nil if it lacks none.
+func repeatComplete(o client.Object, labelled func(*unstructured.Unstructured, error) *unstructured.Unstructured, request func(client.Object) error) error {
 	refusal := request(o)
-	if full == nil || !refusedByPolicy(refusal) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || !refusedByPolicy(refusal) {
 		return refusal
 	}
-	switch err := request(full); {
-	case err == nil:
-		full.DeepCopyInto(o.(*unstructured.Unstructured)) // withRecommendedFields has checked the type
-		return nil
-	case refusedByPolicy(err):
-		return err
+	complete := u
+	for _, demanded := range []func() *unstructured.Unstructured{
+		func() *unstructured.Unstructured { return labelled(complete, refusal) },
+		// With these fields, Flux waits for the health of what it applies.
+		func() *unstructured.Unstructured { return withRecommendedFields(complete) },
+	} {
+		full := demanded()
+		if full == nil {
+			continue
+		}
+		switch err := request(full); {
+		case err == nil:
+			full.DeepCopyInto(u)
+			return nil
+		case refusedByPolicy(err):
+			complete, refusal = full, err
+		}
 	}
 	return refusal
 }

@@ -59,7 +59,7 @@ func TestAsRecommended(t *testing.T) {
 			Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 				return answer(o.(*unstructured.Unstructured))
 			},
-		}), asRecommended())
+		}), asRecommended(nil))
 		before := tc.object.DeepCopy()
 		unstructured.RemoveNestedField(before.Object, "spec")
 		for verb, request := range map[string]func(*unstructured.Unstructured) error{
@@ -99,7 +99,7 @@ func TestTextPatchSentOnce(t *testing.T) {
 			sent++
 			return forbidden(errPolicy.Error())
 		},
-	}), asRecommended())
+	}), asRecommended(nil))
 	err := c.Patch(t.Context(), e.suspended("x", nil), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":false}}`)))
 	if !refusedByPolicy(err) || sent != 1 {
 		t.Errorf("sent %d times: %v", sent, err)

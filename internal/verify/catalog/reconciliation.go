@@ -135,7 +135,7 @@ func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 func deliversManifests(a Attack, kind string, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
 	a.Via, a.Deep, a.Kinds = Git, true, []string{kind}
 	a.Files = func(e *Scenario) map[string]string {
-		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
+		return map[string]string{"aimed/canary.yaml": manifest(e.asCustomary(canary(e))), "own/canary.yaml": manifest(e.asCustomary(own(e)))}
 	}
 	a.Run = func(ctx context.Context, e *Scenario) Finding {
 		e, err := e.delivering(ctx)

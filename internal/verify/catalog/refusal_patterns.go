@@ -169,6 +169,9 @@ func judge(err error, evidence string) Finding {
 	if meta.IsNoMatchError(err) {
 		return stopped(notInstalled, message)
 	}
+	if late.MatchString(message) {
+		return notProven(fmt.Sprintf("a webhook did not answer in time, %d times; run verify again when the machine has more time for it: %s", maxLate, message))
+	}
 	if apierrors.IsNotFound(err) {
 		return notProven("an object that the attack needs does not exist: " + message)
 	}

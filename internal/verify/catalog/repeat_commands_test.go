@@ -50,11 +50,11 @@ func TestRepeat(t *testing.T) {
 		"PATCH /api/v1/namespaces/own/secrets/x": http.StatusOK, "POST /api/v1/namespaces/own/pods/x/exec": http.StatusBadRequest,
 	})
 	team := identity{user: "system:serviceaccount:own:team", groups: []string{"system:authenticated", "it's odd"}}
-	as, err := asIdentity(config, team)
+	as, err := asIdentity(config, team, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := asIdentity(config, identity{user: "made-up"})
+	other, err := asIdentity(config, identity{user: "made-up"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (e *Scenario) platformMovesIn(ctx context.Context) Finding {
 		return notProven("cannot make a namespace: " + firstLine(err.Error()))
 	}
 	defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), ns) }()
-	platform, err := asIdentity(e.config, identity{user: "system:serviceaccount:" + e.Platform + ":" + name("i20"), groups: []string{"system:masters"}})
+	platform, err := asIdentity(e.config, identity{user: "system:serviceaccount:" + e.Platform + ":" + name("i20"), groups: []string{"system:masters"}}, e.customs)
 	if err != nil {
 		return notProven(firstLine(err.Error()))
 	}

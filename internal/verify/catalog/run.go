@@ -102,7 +102,8 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result, int) {}
 	}
-	admin, err := newClient(opts.Config)
+	with := &customs{}
+	admin, err := newClient(opts.Config, with)
 	if err != nil {
 		return Report{}, err
 	}
@@ -131,7 +132,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if !opts.Keep {
 		defer removeVictim()
 	}
-	fleet, err := readSurroundings(ctx, opts, admin, report.Tenants)
+	fleet, err := readSurroundings(ctx, opts, admin, report.Tenants, with)
 	if err != nil {
 		return report, err
 	}
@@ -149,6 +150,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	with.tenants = envs
 	full := inFull(envs)
 	for _, e := range full {
 		e.inFull = true
@@ -205,11 +207,12 @@ type surroundings struct {
 	proxy              *proxyEndpoint
 	controllers        map[string]client.Client
 	exemptions         []exemption
+	customs            *customs
 	mutates            bool
 	called             []calledService
 }
 
-func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant) (*surroundings, error) {
+func readSurroundings(ctx context.Context, opts Options, admin client.Reader, tenants []discovery.Tenant, with *customs) (*surroundings, error) {
 	var s surroundings
 	var err error
 	if s.doubts, err = unprovableControls(ctx, admin, tenants); err != nil {
@@ -248,13 +251,17 @@ func readSurroundings(ctx context.Context, opts Options, admin client.Reader, te
 	if s.exemptions, err = exemptingMarks(ctx, admin); err != nil {
 		return nil, err
 	}
+	s.customs = with
+	if err = with.readCustoms(ctx, admin, s.exemptions); err != nil {
+		return nil, err
+	}
 	if s.mutates, err = mutates(ctx, admin); err != nil {
 		return nil, err
 	}
 	if s.called, err = calledServices(ctx, admin); err != nil {
 		return nil, err
 	}
-	s.controllers, err = newControllers(opts.Config)
+	s.controllers, err = newControllers(opts.Config, with)
 	return &s, err
 }
 
@@ -266,7 +273,7 @@ func (s *surroundings) scenarios(ctx context.Context, opts Options, admin client
 		if opts.Tenant != "" && t.Name != opts.Tenant {
 			continue
 		}
-		e, err := newScenario(opts, admin, victim, t)
+		e, err := newScenario(opts, admin, victim, t, s.customs)
 		if err != nil {
 			return all, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}

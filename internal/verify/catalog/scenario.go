@@ -61,6 +61,8 @@ type Scenario struct {
 	inFull bool
 	// ordinaries are the objects of [Scenario.ordinary], which are created once.
 	ordinaries *ordinaries
+	// customs are the labels that policies of the fleet demand of every object, for all tenants.
+	customs *customs
 	// exemptions are the labels, annotations and names that may exempt an object from a policy of the fleet.
 	exemptions []exemption
 	// mutates is set if a policy or a webhook of the fleet may change objects.
@@ -136,11 +138,11 @@ type Scenario struct {
 }
 
 // newScenario prepares the attacks of one tenant.
-func newScenario(opts Options, admin client.WithWatch, victim Victim, t discovery.Tenant) (*Scenario, error) {
+func newScenario(opts Options, admin client.WithWatch, victim Victim, t discovery.Tenant, with *customs) (*Scenario, error) {
 	config, local := opts.Config, opts.hosts()
 	account, repository := attacker(local, t)
 	who := identity{user: account.User(), groups: account.Groups()}
-	as, err := asIdentity(config, who)
+	as, err := asIdentity(config, who, with)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +152,7 @@ func newScenario(opts Options, admin client.WithWatch, victim Victim, t discover
 	}
 	return &Scenario{
 		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
-		Victim: victim, Platform: opts.Platform, Repository: repository, hosts: local, config: config, kube: kube, ordinaries: &ordinaries{},
+		Victim: victim, Platform: opts.Platform, Repository: repository, hosts: local, config: config, kube: kube, ordinaries: &ordinaries{}, customs: with,
 	}, nil
 }
 
@@ -236,8 +238,8 @@ func (e *Scenario) withoutRepository(ctx context.Context) Finding {
 }
 
 // asAccount returns a client with the identity of a service account.
-func asAccount(config *rest.Config, account discovery.Account) (client.WithWatch, error) {
-	return asIdentity(config, identity{user: account.User(), groups: account.Groups()})
+func asAccount(config *rest.Config, account discovery.Account, with *customs) (client.WithWatch, error) {
+	return asIdentity(config, identity{user: account.User(), groups: account.Groups()}, with)
 }
 
 // object returns an object of a manifest.

@@ -172,12 +172,14 @@ func TestPlatforms(t *testing.T) {
 		labels map[string]string
 		want   bool
 	}{
-		"nobody's": {"what nobody says anything about may be the tenant's", nil, false},
-		"tenant":   {"the tenant's label is the platform's to give", map[string]string{discovery.Label: "dev-team"}, true},
-		"platform": {"what was applied for another namespace is not the tenant's", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}, true},
-		"set":      {"so by flux-operator", map[string]string{flux.LabelResourceSetNamespace: "flux-system"}, true},
-		"release":  {"so by Helm", map[string]string{"helm.toolkit.fluxcd.io/namespace": "flux-system"}, true},
-		"own":      {"what the tenant delivers is its own, whatever it calls it", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "apps-preview", discovery.Label: "dev-team"}, false},
+		"nobody's":             {"what nobody says anything about may be the tenant's", nil, false},
+		"tenant":               {"the tenant's label is the platform's to give", map[string]string{discovery.Label: "dev-team"}, true},
+		"platform":             {"what was applied for another namespace is not the tenant's", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}, true},
+		"set":                  {"so by flux-operator", map[string]string{flux.LabelResourceSetNamespace: "flux-system"}, true},
+		"release":              {"so by Helm", map[string]string{"helm.toolkit.fluxcd.io/namespace": "flux-system"}, true},
+		"generated":            {"so by a policy of the cluster, in Kyverno", map[string]string{"generate.kyverno.io/policy-name": "bounds", "generate.kyverno.io/policy-namespace": ""}, true},
+		"generated for itself": {"a policy in its namespace is the tenant's", map[string]string{"generate.kyverno.io/policy-name": "bounds", "generate.kyverno.io/policy-namespace": "apps-preview"}, false},
+		"own":                  {"what the tenant delivers is its own, whatever it calls it", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "apps-preview", discovery.Label: "dev-team"}, false},
 	} {
 		if got := e.platforms(tc.labels); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)

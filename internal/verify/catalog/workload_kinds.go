@@ -105,6 +105,14 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 			continue
 		case strings.HasPrefix(refused.Control, quotaControl):
 			return notProven("a quota that is used up proves nothing: " + refused.Message)
+		case classOf(refused.Control) == byPolicies:
+			// A policy that refuses every such workload may demand what the attack does not know. Then its Pod decides.
+			if own := e.tryCreate(ctx, w.of(plain)); refusedByPolicy(own) {
+				if err = e.podOfController(ctx, w, pod, plain); judge(err, "").Outcome == GotThrough {
+					return notProven(fmt.Sprintf("the tenant cannot run a plain %s either, and no control refuses the Pod that its controller would make: %s", w.kind, firstLine(own.Error())))
+				}
+				refused = judge(err, "")
+			}
 		}
 		if refused = byAnotherRule(ctx, err, refused); refused.Outcome != Stopped {
 			return refused
@@ -190,11 +198,11 @@ func (e *Scenario) applies(ctx context.Context, u *unstructured.Unstructured) er
 
 // newControllers returns clients with the identities of the controllers of Kubernetes that
 // create Pods.
-func newControllers(config *rest.Config) (map[string]client.Client, error) {
+func newControllers(config *rest.Config, with *customs) (map[string]client.Client, error) {
 	clients := map[string]client.Client{}
 	for _, w := range workloads {
 		account := discovery.Account{Namespace: metav1.NamespaceSystem, Name: w.controller}
-		c, err := asIdentity(config, identity{user: account.User(), groups: account.Groups(), controller: true})
+		c, err := asIdentity(config, identity{user: account.User(), groups: account.Groups(), controller: true}, with)
 		if err != nil {
 			return nil, fmt.Errorf("cannot act as %s: %w", account, err)
 		}

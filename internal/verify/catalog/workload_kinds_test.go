@@ -23,26 +23,29 @@ func TestRunsPods(t *testing.T) {
 		for row, tc := range map[string]struct {
 			reason string
 			// pods refuses Pods to the tenant, others refuses the other kinds of
-			// workloads, and controllers refuses Pods to controllers.
+			// workloads, and controllers refuses Pods to controllers. plain is set if others refuses plain
+			// workloads too.
 			pods, others, controllers error
-			allowed                   bool
+			allowed, plain            bool
 			want                      Outcome
 			control                   string
 		}{
-			"no right":           {"RBAC refuses everything", errRefused, errRefused, nil, false, Stopped, rbac},
-			"one kind":           {"the role has one kind of workloads", errRefused, errRefused, nil, true, GotThrough, ""},
-			"role and policy":    {"and a policy on Pods stops its controller", errRefused, errRefused, errPolicy, true, Stopped, rbac + ", policy p"},
-			"policy":             {"a policy refuses Pods and all workloads", errPolicy, errPolicy, nil, false, Stopped, "policy p"},
-			"policy on the rest": {"a policy leaves out one kind of workloads, and the Pods of controllers", errPolicy, errPolicy, nil, true, GotThrough, ""},
-			"policy on all Pods": {"a policy on Pods looks at the Pods of controllers", errPolicy, errPolicy, errPolicy, true, Stopped, "policy p"},
-			"outage":             {"an outage is no control", errPolicy, errPolicy, errors.New("connection refused"), true, NotProven, ""},
+			"no right":           {"RBAC refuses everything", errRefused, errRefused, nil, false, false, Stopped, rbac},
+			"one kind":           {"the role has one kind of workloads", errRefused, errRefused, nil, true, false, GotThrough, ""},
+			"role and policy":    {"and a policy on Pods stops its controller", errRefused, errRefused, errPolicy, true, false, Stopped, rbac + ", policy p"},
+			"policy":             {"a policy refuses Pods and all workloads", errPolicy, errPolicy, nil, false, false, Stopped, "policy p"},
+			"policy on the rest": {"a policy leaves out one kind of workloads, and the Pods of controllers", errPolicy, errPolicy, nil, true, false, GotThrough, ""},
+			"policy on all Pods": {"a policy on Pods looks at the Pods of controllers", errPolicy, errPolicy, errPolicy, true, false, Stopped, "policy p"},
+			"policy on labels":   {"a policy refuses every workload, and none refuses its Pods", errRefused, errPolicy, nil, false, true, NotProven, ""},
+			"policies":           {"a policy refuses every workload, and another one its Pods", errRefused, errPolicy, errPolicy, false, true, Stopped, rbac + ", policy p"},
+			"outage":             {"an outage is no control", errPolicy, errPolicy, errors.New("connection refused"), true, false, NotProven, ""},
 		} {
 			e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				var err error
 				switch kind := o.GetObjectKind().GroupVersionKind().Kind; {
 				case kind == "Pod":
 					err = tc.pods
-				case kind != "ConfigMap" && (kind != w.kind || !tc.allowed):
+				case kind != "ConfigMap" && (kind != w.kind || !tc.allowed) && (o.GetName() != name("plain") || tc.plain):
 					err = tc.others
 				}
 				if err != nil {
