@@ -99,6 +99,7 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 			refused++
 			continue
 		}
+		capsule.WithoutLayer(&result.Spec)
 		if err := write(&manifests, tenant.Name, &result.Spec); err != nil {
 			return err
 		}
