@@ -14,7 +14,9 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/migrate"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
@@ -138,6 +140,9 @@ func movingRequests() map[string][]request {
 			{"read in oil-a", reading("oil-a"), true},
 			{"write in oil-a", writing("oil-a"), true},
 			{"write in oil-b", writing("oil-b"), true},
+			{"delete oil-b", func(ctx context.Context, c client.Client) error {
+				return c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "oil-b"}}, client.DryRunAll)
+			}, true},
 			{"run a Pod", running("oil-b", image, "500m"), true},
 			{"run an image of another registry", running("oil-b", foreign, "500m"), false},
 			{"run a Pod above the limit range", running("oil-a", image, "2"), false},
@@ -248,8 +253,10 @@ func (l *layer) movingUIDs(t *testing.T) map[string]types.UID {
 		}
 		for _, item := range items {
 			o := item.(client.Object)
-			if o.GetName() == "tenure:replicator" {
-				continue // the manager's own right, which only the layer needs
+			// The first is the manager's own right, which only the layer needs. The others have the layer's role,
+			// and Tenure's in its place: alice deletes namespaces all the time.
+			if o.GetName() == "tenure:replicator" || strings.HasSuffix(o.GetName(), "-namespace-deleter") {
+				continue
 			}
 			if where := o.GetNamespace() + o.GetName(); strings.Contains(where, "oil") || strings.Contains(where, "gas") {
 				uids[fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())] = o.GetUID()
@@ -336,6 +343,7 @@ func TestCapsuleThereAndBack(t *testing.T) {
 	}
 	p.at(t, "the layer is removed")
 	stop()
+	l.roles(t, l.admin.Delete)
 	stop = l.start(t, false)
 	p.at(t, "Capsule's Tenants are deleted")
 	for _, name := range []string{"oil", "gas"} {
@@ -352,6 +360,10 @@ func TestCapsuleThereAndBack(t *testing.T) {
 
 	p.at(t, "the layer is back")
 	stop()
+	l.roles(t, func(ctx context.Context, o client.Object, _ ...client.DeleteOption) error {
+		o.SetResourceVersion("")
+		return l.admin.Create(ctx, o)
+	})
 	l.start(t, true)
 	p.at(t, "Capsule's Tenants are back")
 	l.apply(t, movingTenants)
@@ -368,6 +380,23 @@ func TestCapsuleThereAndBack(t *testing.T) {
 	l.kept(t, before)
 	p.stop()
 	p.at(t, "the end")
+}
+
+// roles calls do for each ClusterRole of the layer that owners can have, as the layer is removed or added.
+func (l *layer) roles(t *testing.T, do func(context.Context, client.Object, ...client.DeleteOption) error) {
+	t.Helper()
+	objects, err := flux.ReadObjects(config.CapsuleRoles())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if !strings.HasPrefix(o.GetName(), "capsule-namespace-") {
+			continue
+		}
+		if err := do(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // migrated returns what `tenure migrate capsule` prints for the cluster.

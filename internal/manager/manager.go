@@ -186,7 +186,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, rules tenant.R
 		Now:       time.Now,
 
 		ClassesChanged: classesChanged,
-		Replicates:     o.Capsule,
+		Layer:          o.Capsule,
 	}
 	if err := namespaces.Setup(ctx, mgr); err != nil {
 		return err

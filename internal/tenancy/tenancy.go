@@ -99,8 +99,8 @@ type Namespace struct {
 	// Manager is the manager's subject, which deletes the namespace when its Tenant is
 	// deleted, and impersonates its accounts to replicate objects.
 	Manager *rbacv1.Subject
-	// Replicates says that objects may be replicated that are not the Tenant's own.
-	Replicates bool
+	// Layer says that the layer for Capsule runs: its kinds replicate objects too, and its ClusterRoles exist.
+	Layer bool
 }
 
 // Objects are the desired objects of a namespace; nil fields are not desired.

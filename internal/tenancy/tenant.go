@@ -30,6 +30,9 @@ const (
 	// DeleterRole is the ClusterRole with the right to delete the namespace in which it is
 	// bound.
 	DeleterRole = "tenure-namespace-deleter"
+	// layerDeleterRole and layerProvisionerRole are ClusterRoles of the layer for Capsule: see [boundRoles].
+	layerDeleterRole     = "capsule-namespace-deleter"
+	layerProvisionerRole = "capsule-namespace-provisioner"
 	// ReplicatorRole is the ClusterRole with which the manager acts as the accounts
 	// of the namespace that it is bound in.
 	ReplicatorRole = "tenure-replicator"
@@ -47,7 +50,7 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	maps.Copy(o.Labels, dividedLabels(QuotasOf(ns.Tenant, ns.Name, ns.Labels)))
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
-	if ns.Manager != nil && (ns.Replicates || len(ns.Tenant.Spec.Objects)+len(ns.Tenant.Status.Objects) > 0) {
+	if ns.Manager != nil && (ns.Layer || len(ns.Tenant.Spec.Objects)+len(ns.Tenant.Status.Objects) > 0) {
 		// The manager may act as no accounts of other namespaces.
 		o.Bindings = append(o.Bindings, roleBinding(ns, replicator, ReplicatorRole, []rbacv1.Subject{*ns.Manager}))
 	}
@@ -185,7 +188,7 @@ func FieldOf(t *v1alpha1.Tenant, object client.Object) string {
 func bindings(ns Namespace) []client.Object {
 	merged := map[string]*rbacv1.RoleBinding{}
 	for _, o := range ns.Tenant.Spec.Owners {
-		for _, role := range o.Roles {
+		for _, role := range boundRoles(ns, o.Roles...) {
 			owner := subject(o.Kind, o.Namespace, o.Name)
 			name := joined(ownersRole, role)
 			if CapsuleNames(ns.Tenant) {
@@ -215,13 +218,35 @@ func bindings(ns Namespace) []client.Object {
 	return objects
 }
 
+// boundRoles returns the ClusterRoles to bind for roles that a Tenant names. Tenants that the layer for Capsule wrote, or
+// that were migrated from Capsule's, name the layer's roles, also after the layer was removed. Then Tenure's own role
+// takes the place of the one that lets owners delete their namespaces; the other one has no rights.
+func boundRoles(ns Namespace, roles ...string) []string {
+	if ns.Layer {
+		return roles
+	}
+	var bound []string
+	for _, role := range roles {
+		switch role {
+		case layerProvisionerRole:
+			continue
+		case layerDeleterRole:
+			role = DeleterRole
+		}
+		bound = append(bound, role)
+	}
+	return bound
+}
+
 // others adds the RoleBindings of spec.roleBindings that select the namespace. Entries with the same role, labels and
 // annotations share a RoleBinding or, with Capsule's names, entries with the same role and subjects.
 func others(ns Namespace, merged map[string]*rbacv1.RoleBinding) {
 	for _, b := range ns.Tenant.Spec.RoleBindings {
-		if !selects(b.NamespaceSelector, ns.Labels) {
+		roles := boundRoles(ns, b.Role)
+		if !selects(b.NamespaceSelector, ns.Labels) || len(roles) == 0 {
 			continue
 		}
+		b.Role = roles[0]
 		var given, subjects []rbacv1.Subject
 		for _, s := range b.Subjects {
 			given = append(given, subject(s.Kind, s.Namespace, s.Name))

@@ -221,7 +221,7 @@ func TestReplicator(t *testing.T) {
 		"left objects": {"to remove them", &v1alpha1.Tenant{Status: v1alpha1.TenantStatus{Objects: []v1alpha1.ReplicatedObject{{Name: "a"}}}}, false, true},
 		"Capsule":      {"TenantResources may come", &v1alpha1.Tenant{}, true, true},
 	} {
-		in := Namespace{Name: "ns", Labels: map[string]string{v1alpha1.LabelTenant: "alpha"}, Tenant: tc.tenant, Manager: manager, Replicates: tc.replicates}
+		in := Namespace{Name: "ns", Labels: map[string]string{v1alpha1.LabelTenant: "alpha"}, Tenant: tc.tenant, Manager: manager, Layer: tc.replicates}
 		if tc.tenant != nil {
 			tc.tenant.Name = "alpha"
 		}
@@ -240,6 +240,37 @@ func TestReplicator(t *testing.T) {
 		}
 		if got != tc.want {
 			t.Errorf("%s: %s: bound %v, want %v", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestRolesOfLayer: Tenants that the layer for Capsule wrote name its ClusterRoles, also after its removal.
+func TestRolesOfLayer(t *testing.T) {
+	t.Parallel()
+	tenant := parseTenant(t, `{metadata: {name: oil}, spec: {
+  owners: [
+    {kind: User, name: alice, roles: [admin, capsule-namespace-deleter]},
+    {kind: User, name: bob, roles: [tenure-namespace-deleter, capsule-namespace-deleter, capsule-namespace-provisioner]}],
+  roleBindings: [{role: capsule-namespace-deleter, subjects: [{kind: User, name: joe}]}, {role: capsule-namespace-provisioner, subjects: [{kind: User, name: joe}]}]}}`)
+	for layer, want := range map[bool]map[string]string{
+		true: {
+			"admin": "alice", "capsule-namespace-deleter": "alice bob joe", "tenure-namespace-deleter": "bob", "capsule-namespace-provisioner": "bob joe",
+		},
+		false: {"admin": "alice", "tenure-namespace-deleter": "alice bob joe"},
+	} {
+		objects, err := Desired(Namespace{Name: "oil-a", Labels: map[string]string{v1alpha1.LabelTenant: "oil"}, Tenant: tenant, Siblings: []string{"oil-a"}, Layer: layer}, posture())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, o := range objects.Bindings {
+			b := o.(*rbacv1.RoleBinding)
+			for _, s := range b.Subjects {
+				got[b.RoleRef.Name] = strings.TrimSpace(got[b.RoleRef.Name] + " " + s.Name)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with the layer: %t (-want +got):\n%s", layer, diff)
 		}
 	}
 }

@@ -57,6 +57,7 @@ func fragments() []fragment {
 		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  verify:", read: satisfies},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "resources:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
+		{page: "docs/how-to/expose-the-proxy.md", begins: "patches:", read: exposes},
 		{page: "docs/how-to/install.md", begins: "profile:", read: func(block string) error {
 			var values struct{ Profile v1alpha1.TenancyProfileSpec }
 			return yaml.UnmarshalStrict([]byte(block), &values)
@@ -250,6 +251,48 @@ func warns(block string) error {
 		return fmt.Errorf("of %d objects, %d are bindings that warn, and %d are bindings of the rules about objects that deny", len(objects), warning, denying)
 	}
 	return nil
+}
+
+// exposes builds the Kustomization of the manager with the patch of a block, and the proxy's Service with the patch of the
+// Kustomization.
+func exposes(block string) error {
+	const manager = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: tenure-manager, namespace: flux-system}\nspec: {path: ./x}\n"
+	built, err := patched(manager, block)
+	if err != nil {
+		return err
+	}
+	patches, _, _ := unstructured.NestedSlice(built.Object, "spec", "patches")
+	text, err := yaml.Marshal(map[string]any{"patches": patches})
+	if err != nil {
+		return err
+	}
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: tenure-proxy, namespace: flux-system}\nspec: {ports: [{port: 9001}]}\n"
+	if built, err = patched(service, string(text)); err != nil {
+		return err
+	}
+	if kind, _, _ := unstructured.NestedString(built.Object, "spec", "type"); kind != "LoadBalancer" {
+		return fmt.Errorf("the Service has the type %q", kind)
+	}
+	return nil
+}
+
+// patched builds an object with the patches of a kustomization.yaml.
+func patched(object, patches string) (*unstructured.Unstructured, error) {
+	dir, err := os.MkdirTemp("", "tenure-docs-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	for name, content := range map[string]string{"object.yaml": object, "kustomization.yaml": "resources: [object.yaml]\n" + patches} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	objects, err := flux.Build(dir, dir)
+	if err != nil {
+		return nil, err
+	}
+	return objects[0], nil
 }
 
 // objects returns the objects that a block is a part of, with the block in them.

@@ -75,7 +75,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl apply --server-side", at: elsewhere, elsewhere: "TestRelease and TestManager"},
 		{begins: "tenure migrate capsule", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "kubectl label -f tenants.yaml", at: elsewhere, elsewhere: "TestCapsuleThereAndBack of internal/manager"},
-		{begins: "kubectl get -f tenants.yaml", at: elsewhere, elsewhere: "TestCapsuleThereAndBack of internal/manager"},
+		{begins: "kubectl get -f tenants.yaml -o name", at: elsewhere, elsewhere: "TestCapsuleThereAndBack of internal/manager"},
 		{begins: "kubectl annotate crd", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "kubectl get tnt", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "helm install", at: elsewhere, elsewhere: "TestRelease"},

@@ -70,7 +70,7 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	if err != nil {
 		return err
 	}
-	if len(in.tenants) == 0 && len(in.templates) == 0 {
+	if len(in.tenants)+len(in.templates)+len(in.overlays) == 0 {
 		return ui.WithHint(errors.New("there are no Tenants of capsule.clastix.io"), "name a file or folder with -f, or a cluster with --kubeconfig")
 	}
 	slices.SortFunc(in.tenants, func(a, b *v1beta2.Tenant) int { return strings.Compare(a.Name, b.Name) })
@@ -99,6 +99,7 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 			refused++
 			continue
 		}
+		capsule.WithoutLayer(&result.Spec)
 		if err := write(&manifests, tenant.Name, &result.Spec); err != nil {
 			return err
 		}
@@ -108,6 +109,9 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	}
 	for _, file := range in.templates {
 		report.Rows = append(report.Rows, []string{file, "all", string(capsule.Refused), "it is a template: render it, such as by helm template, and read the result with -f -"})
+	}
+	for _, file := range in.overlays {
+		report.Rows = append(report.Rows, []string{file, "all", string(capsule.Refused), "it patches objects of Capsule: build it, by kustomize build, and read the result with -f -"})
 	}
 	for _, object := range in.others {
 		report.Rows = append(report.Rows, o.other(object))
@@ -131,7 +135,13 @@ func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
 	if len(in.templates) > 0 {
 		return fmt.Errorf("%d files are templates, which may contain Tenants", len(in.templates))
 	}
-	return nil
+	switch len(in.overlays) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("1 file of kustomize patches objects of Capsule: build it")
+	}
+	return fmt.Errorf("%d files of kustomize patch objects of Capsule: build them", len(in.overlays))
 }
 
 // dynamic returns notes about the fields of Capsule's objects that the manager evaluates

@@ -43,6 +43,8 @@ type input struct {
 	unknown map[string][]string
 	// templates are the files that are no YAML before they are rendered.
 	templates []string
+	// overlays are the files of kustomize that patch objects of Capsule.
+	overlays []string
 	// configured are the fields of the CapsuleConfiguration that Tenure does not know.
 	configured    []string
 	configuration *v1beta2.CapsuleConfiguration
@@ -56,6 +58,10 @@ type input struct {
 
 // buildFirst is the hint for objects that two files have.
 const buildFirst = "name the folder of one cluster; build overlays first: kustomize build FOLDER | tenure migrate capsule -f -"
+
+// ofCapsule matches manifests and patches of Capsule's objects. Labels and annotations of Capsule's group alone do not
+// match: Tenure's own patches select namespaces by them.
+var ofCapsule = regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + `/`)
 
 // source is an object, and the file that it is from.
 type source struct {
@@ -110,14 +116,24 @@ func (in *input) readFiles(path string, stdin io.Reader) error {
 	})
 }
 
+// kustomization says whether a file is the input of kustomize, which is no object of a cluster.
+func kustomization(name string) bool {
+	base := strings.ToLower(filepath.Base(name))
+	return strings.TrimSuffix(base, filepath.Ext(base)) == "kustomization"
+}
+
 // addAll adds the objects in manifests. name names them in errors.
 func (in *input) addAll(name string, content []byte) error {
 	objects, err := flux.ReadObjects(content)
-	if err != nil && !bytes.Contains(content, []byte(group+"/")) {
-		return nil // it may be no manifest
+	if err != nil && !ofCapsule.Match(content) {
+		return nil // it may be no manifest, or have a label of Capsule only
 	}
 	if err != nil && bytes.Contains(content, []byte("{{")) {
 		in.templates = append(in.templates, name)
+		return nil
+	}
+	if err != nil && kustomization(name) {
+		in.overlays = append(in.overlays, name)
 		return nil
 	}
 	if err != nil {

@@ -19,9 +19,6 @@ const (
 	capsuleFile = Infrastructure + "/capsule.yaml"
 	// capsuleFlag is the argument of the manager and of the proxy.
 	capsuleFlag = "--capsule"
-	// capsuleKind is the CustomResourceDefinition that shows that the kinds are
-	// installed.
-	capsuleKind = "tenants.capsule.clastix.io"
 )
 
 // firstArgument matches the first of the arguments in the manifests of config/manager and
@@ -41,20 +38,38 @@ func capsuleManifests(namespace string) string {
 }
 
 // writeCapsule adds the files for Capsule's kinds to the tree, or removes them, and reports
-// whether the tree has them. It does not touch kinds that the fleet installs itself.
+// whether the tree has them. It leaves out objects that the fleet delivers itself, such as the
+// kinds of a fleet that installed Capsule from files: the manager needs the others, and two
+// Kustomizations would apply one object in turn.
 func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 	there := t.hadCapsule()
 	if wanted != nil {
 		there = *wanted
 	}
 	delete(t.now, capsuleFile)
-	c.Capsule = there && !slices.ContainsFunc(s.objects, func(o object) bool {
-		return o.GetKind() == "CustomResourceDefinition" && o.GetName() == capsuleKind
-	})
-	if c.Capsule {
-		t.now[capsuleFile] = capsuleManifests(c.Namespace)
+	c.Capsule = false
+	if there {
+		if rest := s.without(capsuleManifests(c.Namespace)); rest != "" {
+			c.Capsule = true
+			t.now[capsuleFile] = rest
+		}
 	}
 	return there
+}
+
+// without returns the manifests of the objects that the fleet does not deliver itself.
+func (s *survey) without(manifests string) string {
+	own := map[string]bool{}
+	identity := func(o *unstructured.Unstructured) string {
+		return strings.Join([]string{o.GroupVersionKind().Group, o.GetKind(), o.GetNamespace(), o.GetName()}, "/")
+	}
+	for _, o := range s.objects {
+		own[identity(o.Unstructured)] = true
+	}
+	return strings.Join(slices.DeleteFunc(strings.Split(manifests, "\n---\n"), func(text string) bool {
+		objects, err := flux.ReadObjects([]byte(text))
+		return err == nil && !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return !own[identity(o)] })
+	}), "\n---\n")
 }
 
 // hadCapsule reports whether the fleet has the files for Capsule's kinds.

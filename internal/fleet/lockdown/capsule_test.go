@@ -30,6 +30,36 @@ func TestCapsuleByHand(t *testing.T) {
 	}
 }
 
+// TestCapsuleKindsOfFleet adds the layer to a fleet that has two of Capsule's kinds as files, as after the removal
+// of Capsule's controller.
+func TestCapsuleKindsOfFleet(t *testing.T) {
+	t.Parallel()
+	kind := func(plural string) string {
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + plural + ".capsule.clastix.io}\n"
+	}
+	dir := small(t, map[string]string{"clusters/one/kinds.yaml": kind("tenants") + "---\n" + kind("capsuleconfigurations")})
+	with := lockdown.Options{Tenants: true, Capsule: new(true)}
+	apply(t, dir, "clusters/one", with)
+	got := read(t, dir)
+	for content, want := range map[string]bool{
+		"\n  name: tenants.capsule.clastix.io\n":      false, // the fleet's own
+		"\n  name: capsuleconfigurations.":            false,
+		"\n  name: tenantowners.capsule.clastix.io\n": true, // the manager waits for it
+		"kind: ClusterRole\n":                         true, // the manager reads the kinds
+		"kind: ValidatingAdmissionPolicyBinding\n":    true, // nothing else enforces spec.rules
+	} {
+		if strings.Contains(got[capsuleFile], content) != want {
+			t.Errorf("%s contains %q: %t, want %t", capsuleFile, content, !want, want)
+		}
+	}
+	if !strings.Contains(got["infrastructure/tenure/kustomization.yaml"], "- capsule.yaml\n") {
+		t.Error("Flux does not apply the file")
+	}
+	if again := apply(t, dir, "clusters/one", lockdown.Options{Tenants: true}); len(again.Changes) > 0 {
+		t.Errorf("another run changes %d files", len(again.Changes))
+	}
+}
+
 // TestOwnDefaultAccount locks down fleets whose controllers have a default account.
 func TestOwnDefaultAccount(t *testing.T) {
 	t.Parallel()

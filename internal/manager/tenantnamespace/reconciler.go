@@ -92,8 +92,8 @@ type Reconciler struct {
 	Manager rbacv1.Subject
 	// ClassesChanged are the namespaces whose selected classes may have changed.
 	ClassesChanged <-chan event.GenericEvent
-	// Replicates is set if Capsule's kinds replicate objects too.
-	Replicates bool
+	// Layer is set if the layer for Capsule runs.
+	Layer bool
 	// Now is the clock.
 	Now func() time.Time
 

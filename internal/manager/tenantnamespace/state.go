@@ -130,7 +130,7 @@ func (r *Reconciler) input(ctx context.Context, ns *corev1.Namespace, profile *v
 	platform := profile.Spec.PlatformNamespaces
 	in = tenancy.Namespace{
 		Name: ns.Name, Labels: ns.Labels, Credentials: tenancy.CredentialsIn(ns.Name, have.bindings),
-		OwnLevel: owned(ns, "f:labels")[podSecurityLabel], Manager: &r.Manager, Replicates: r.Replicates,
+		OwnLevel: owned(ns, "f:labels")[podSecurityLabel], Manager: &r.Manager, Layer: r.Layer,
 	}
 	for _, a := range have.accounts {
 		in.OwnAccount = in.OwnAccount || (a.Name == tenant && tenancy.Brought(a, platform))
