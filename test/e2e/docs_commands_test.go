@@ -85,6 +85,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl apply -f tenant.yaml", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl wait tenant/dev-team", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl get clusternetworkpolicies", at: elsewhere, elsewhere: "TestClusterIsolation of internal/manager reads them"},
+		{begins: "kubectl delete networkpolicies -A -l", at: onCluster},
 		{begins: "kubectl delete clusternetworkpolicies", at: elsewhere, elsewhere: "TestClusterIsolation of internal/manager deletes one"},
 		{begins: "kubectl delete clusterrolebinding", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "kubectl delete crd", at: elsewhere, elsewhere: "TestRelease"},

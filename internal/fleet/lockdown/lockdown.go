@@ -28,8 +28,10 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 )
 
@@ -198,8 +200,20 @@ func (t *tree) farewell() ([]string, error) {
 	if plain.rootAccount == "" {
 		leftover = append(leftover, `"serviceAccountName":null`)
 	}
+	crds, err := flux.ReadObjects(config.CRDs())
+	if err != nil {
+		return nil, err
+	}
+	var kinds []string
+	for _, crd := range crds {
+		kinds = append(kinds, crd.GetName())
+	}
 	in := t.fleet.Sync.Namespace
 	notes := plain.tenantsNote()
+	if len(leftover) > 0 {
+		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root, so that its Kustomizations do not become ready; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
+			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
+	}
 	var named []string
 	for _, o := range plain.objects {
 		if o.text("spec", "serviceAccountName") == RootAccount {
@@ -211,12 +225,8 @@ func (t *tree) farewell() ([]string, error) {
 	}
 	notes = append(notes, fmt.Sprintf("the account %s stays in the cluster, since Flux deletes the other objects with its rights; when all Kustomizations are ready, delete it: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount),
-		"the objects that the manager created stay, but its role bindings give no rights, since Flux deletes Tenure's roles: syncs of tenants fail until their accounts have another role, in each of their namespaces: kubectl -n NAMESPACE create rolebinding deliver --clusterrole=edit --serviceaccount=NAMESPACE:ACCOUNT. To delete the quotas and parameters of the manager: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
-		"Tenure's kinds and the TenancyProfile stay too: without them, the rules would refuse requests until they are deleted. At the very end: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
-	if len(leftover) > 0 {
-		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
-			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
-	}
+		"the objects that the manager created stay, but its role bindings give no rights, since Flux deletes Tenure's roles: syncs of tenants fail until their accounts have another role, in each of their namespaces: kubectl -n NAMESPACE create rolebinding deliver --clusterrole=edit --serviceaccount=NAMESPACE:ACCOUNT. To delete the quotas, network policies and parameters of the manager: kubectl delete resourcequotas,networkpolicies -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
+		"Tenure's kinds and the TenancyProfile stay too: without them, the rules would refuse requests until they are deleted. At the very end: kubectl delete customresourcedefinitions "+strings.Join(kinds, " "))
 	return notes, nil
 }
 

@@ -272,10 +272,17 @@ func TestTenantsStay(t *testing.T) {
 	apply(t, dir, "clusters/one", lockdown.Options{Tenants: true})
 	apply(t, dir, "clusters/one", lockdown.Options{})
 	notes := strings.Join(apply(t, dir, "clusters/one", lockdown.Options{}).Notes, "\n")
-	for _, want := range []string{"the fleet still delivers Tenant team: ", "syncs of tenants fail until their accounts have another role"} {
+	for _, want := range []string{
+		"the fleet still delivers Tenant team: ", "syncs of tenants fail until their accounts have another role", "kubectl delete resourcequotas,networkpolicies -A -l ",
+		"kubectl delete customresourcedefinitions sourcegrants.tenure.dev tenancyprofiles.tenure.dev tenantparameters.tenure.dev tenants.tenure.dev",
+	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes lack %q:\n%s", want, notes)
 		}
+	}
+	// The Kustomizations become ready by the patch of the root.
+	if patch, ready := strings.Index(notes, "patch kustomizations"), strings.Index(notes, "when all Kustomizations are ready"); patch < 0 || patch > ready {
+		t.Errorf("the patch of the root comes after the step that needs it:\n%s", notes)
 	}
 }
 
