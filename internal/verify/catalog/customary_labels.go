@@ -54,7 +54,9 @@ type custom struct{ labels, annotations map[string]string }
 
 // foundCustom is what policies demand of the objects of a kind in a namespace.
 type foundCustom struct {
-	once sync.Once
+	mu sync.Mutex
+	// known is set when the API server has answered: an identity without the right to create such objects finds nothing.
+	known bool
 	custom
 }
 
@@ -169,23 +171,27 @@ func (c *customs) of(ctx context.Context, u *unstructured.Unstructured, request 
 	}
 	found := c.known[at]
 	c.mu.Unlock()
-	found.once.Do(func() {
-		probe := e.ordinaryOf(ctx, u)
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	if !found.known {
 		owned := c.ownObjects(ctx, e)
+		candidates := c.shown(owned, u)
+		probe := e.ordinaryOf(ctx, u)
 		if probe == nil {
-			// A label of the tenant's own objects is ordinary; one that only a policy names may exempt the object of the attack.
-			found.custom = find(u, c.shown(owned, u), request)
-			return
+			probe = u
+		} else {
+			// Of an object of an attack, a label that only a policy names may be the exemption from this policy.
+			candidates = append(candidates, c.named(e, owned)...)
 		}
-		found.custom = find(probe, append(c.shown(owned, u), c.named(e, owned)...), request)
-	})
-	return &found.custom
+		found.custom, found.known = find(probe, candidates, request)
+	}
+	return &custom{found.labels, found.annotations}
 }
 
 // find tries candidates until no policy refuses an object for the lack of a label, and returns what helped. A candidate helps
-// if the API server accepts the object, or a policy refuses it with another message.
-func find(probe *unstructured.Unstructured, candidates []custom, request func(client.Object) error) custom {
-	var found custom
+// if the API server accepts the object, or a policy refuses it with another message. known is false if neither the API server
+// accepts the object nor a policy refuses it.
+func find(probe *unstructured.Unstructured, candidates []custom, request func(client.Object) error) (found custom, known bool) {
 	send := func(with custom) error {
 		u := probe.DeepCopy()
 		with.addTo(u)
@@ -195,6 +201,7 @@ func find(probe *unstructured.Unstructured, candidates []custom, request func(cl
 		return nil
 	}
 	refusal, tries := send(found), 0
+	known = refusal == nil || refusedByPolicy(refusal)
 	for helped := true; helped && refusedByPolicy(refusal); {
 		helped = false
 		for _, candidate := range candidates {
@@ -203,7 +210,7 @@ func find(probe *unstructured.Unstructured, candidates []custom, request func(cl
 				continue
 			}
 			if tries++; tries > maxCustoms {
-				return found
+				return found, known
 			}
 			err := send(next)
 			if helped = err == nil || (apierrors.IsForbidden(err) || refusedByPolicy(err)) && err.Error() != refusal.Error(); helped {
@@ -212,7 +219,7 @@ func find(probe *unstructured.Unstructured, candidates []custom, request func(cl
 			}
 		}
 	}
-	return found
+	return found, known
 }
 
 // take adds the labels and annotations of another custom, and reports whether this changes anything.
@@ -439,7 +446,8 @@ func (e *Scenario) asCustomary(u *unstructured.Unstructured) *unstructured.Unstr
 	if found == nil {
 		return u
 	}
-	found.once.Do(func() {}) // waits for an attempt that has begun
+	found.mu.Lock()
+	defer found.mu.Unlock()
 	u = u.DeepCopy()
 	found.addTo(u)
 	return u

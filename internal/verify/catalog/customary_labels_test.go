@@ -179,3 +179,42 @@ validate:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// An identity that may not create an object does not find out what policies demand of it. The next one does.
+func TestCustomaryLabelsWithoutRight(t *testing.T) {
+	t.Parallel()
+	e := newFakeEnv(interceptor.Funcs{}, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec:       admissionv1.ValidatingAdmissionPolicySpec{Validations: []admissionv1.Validation{{Expression: "has(object.metadata.labels.owner)"}}},
+	})
+	e.namespaces = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"owner": "blue"}}}}
+	with := &customs{tenants: []*Scenario{e}}
+	if err := with.readCustoms(t.Context(), e.Admin, nil); err != nil {
+		t.Fatal(err)
+	}
+	labelled := func(o client.Object) error {
+		if o.GetLabels()["owner"] == "" {
+			return forbidden(errPolicy.Error())
+		}
+		return nil
+	}
+	identity := func(creates bool) client.Client {
+		return interceptor.NewClient(interceptor.NewClient(e.Admin, interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+				if !creates {
+					return forbidden(errRefused.Error())
+				}
+				return labelled(o)
+			},
+			Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
+				return labelled(o)
+			},
+		}), asRecommended(with))
+	}
+	if err := identity(false).Update(t.Context(), configMap("team", "x")); !refusedByPolicy(err) {
+		t.Errorf("without the right to create: %v", err)
+	}
+	if err := identity(true).Update(t.Context(), configMap("team", "x")); err != nil {
+		t.Errorf("with the right to create: %v", err)
+	}
+}
