@@ -25,6 +25,7 @@ type place string
 
 const (
 	onCluster place = "the cluster of TestDocumentedTenant"
+	withLayer place = "the cluster of TestManager, with Capsule's kinds"
 	onFleet   place = "the folder of a fleet"
 	elsewhere place = "elsewhere"
 )
@@ -48,6 +49,7 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl -n dev-team-apps get tenantparameters tenure", at: onCluster},
 		{begins: "kubectl -n flux-system get deployments", at: onCluster},
 		{begins: "kubectl -n flux-system rollout status", at: onCluster},
+		{begins: "kubectl -n flux-system rollout restart", at: elsewhere, elsewhere: "the local cluster mounts no Secret, so the proxy keeps its certificate"},
 		{begins: "kubectl -n flux-system get pods -o custom-columns=IMAGE", at: onCluster},
 		{begins: "kubectl -n flux-system run try --image=registry.example.com/any --dry-run=server", at: onCluster},
 		{begins: "kubectl -n flux-system patch networkpolicy allow-egress", at: onCluster},
@@ -75,9 +77,10 @@ func documentedCommands() []documentedCommand {
 		{begins: "kubectl apply --server-side", at: elsewhere, elsewhere: "TestRelease and TestManager"},
 		{begins: "tenure migrate capsule", at: elsewhere, elsewhere: "TestManager"},
 		{begins: "kubectl label -f tenants.yaml", at: elsewhere, elsewhere: "TestCapsuleThereAndBack of internal/manager"},
+		{begins: "kubectl get -f tenants.yaml -o custom-columns=", at: elsewhere, elsewhere: "it needs Tenants that Flux applies; a person reads the result"},
 		{begins: "kubectl get -f tenants.yaml -o name", at: elsewhere, elsewhere: "TestCapsuleThereAndBack of internal/manager"},
-		{begins: "kubectl annotate crd", at: elsewhere, elsewhere: "TestManager"},
-		{begins: "kubectl get tnt", at: elsewhere, elsewhere: "TestManager"},
+		{begins: "kubectl annotate crd", at: withLayer},
+		{begins: "kubectl get tnt", at: withLayer},
 		{begins: "helm install", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "helm upgrade", at: elsewhere, elsewhere: "TestRelease"},
 		{begins: "helm rollback", at: elsewhere, elsewhere: "TestRelease"},

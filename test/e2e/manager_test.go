@@ -194,6 +194,10 @@ func TestManager(t *testing.T) {
 	t.Run("Capsule's manifests", func(t *testing.T) { testCapsuleUnchanged(r.with(t)) })
 	t.Run("Capsule's document", func(t *testing.T) { testCapsuleDocument(r.with(t)) })
 	t.Run("move from Capsule", func(t *testing.T) { testCapsuleMove(r.with(t)) })
+	t.Run("documented commands", func(t *testing.T) {
+		dir := t.TempDir()
+		pasteCommands(t, withLayer, "export HOME='"+dir+"' KUBECONFIG='"+r.Kubeconfig+"'", func() string { return dir })
+	})
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t), common) })
 }
 
