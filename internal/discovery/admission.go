@@ -29,6 +29,8 @@ type admission struct {
 	words, parts []string
 	// users are the texts by which it may decide about the caller of a request, sorted.
 	users []string
+	// patterns are the users as regular expressions; nil for a text that is none.
+	patterns []*regexp.Regexp
 	// namespace is the only namespace to which it applies; "" for all.
 	namespace string
 	// params are the parameters in the namespaces; nil if the binding reads no parameters
@@ -114,6 +116,13 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 	for i, a := range b.admission {
 		b.admission[i].words, b.admission[i].parts = wordsOf(a.spec), partWords(a.spec)
 		b.admission[i].users = sortedTexts(append(userTexts(a.spec), a.users...))
+		for _, text := range b.admission[i].users {
+			pattern, err := regexp.Compile(text)
+			if err != nil {
+				pattern = nil
+			}
+			b.admission[i].patterns = append(b.admission[i].patterns, pattern)
+		}
 	}
 	return nil
 }
@@ -362,12 +371,13 @@ func tokensOf(value any) []string {
 // texts; sorted.
 func (b *bounds) distinguish(o Owner) []string {
 	var all []string
+	names := append(o.Groups(), o.User())
 	for _, a := range b.admission {
 		var found []string
-		for _, text := range a.users {
-			pattern, err := regexp.Compile(text)
-			if slices.ContainsFunc(append(o.Groups(), o.User()), func(name string) bool {
-				return strings.Contains(name, text) || err == nil && pattern.MatchString(name)
+		for i, text := range a.users {
+			pattern := a.patterns[i]
+			if slices.ContainsFunc(names, func(name string) bool {
+				return strings.Contains(name, text) || pattern != nil && pattern.MatchString(name)
 			}) {
 				found = append(found, text)
 			}

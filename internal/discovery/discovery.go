@@ -181,9 +181,12 @@ func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, erro
 }
 
 type discovery struct {
-	namespaces     []corev1.Namespace
-	accounts       []corev1.ServiceAccount
-	grants         []grant
+	namespaces []corev1.Namespace
+	accounts   []corev1.ServiceAccount
+	grants     []grant
+	// bySubject are the indexes of the grants of a subject, which has no API group, and a namespace only if it is an account. A
+	// tenant can bind any number of subjects, so nothing compares all of them with each other.
+	bySubject      map[rbacv1.Subject][]int
 	bounds         *bounds
 	kustomizations []unstructured.Unstructured
 	releases       []unstructured.Unstructured
@@ -224,6 +227,7 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 	}
 	d.namespaces, d.accounts = namespaces.Items, accounts.Items
 	d.grants = grants(bindings.Items, clusterBindings.Items)
+	d.bySubject = bySubject(d.grants)
 	var err error
 	if d.bounds, err = readBounds(ctx, c); err != nil {
 		return err
@@ -477,8 +481,12 @@ func (d *discovery) assignAccounts() {
 			}
 			return 1
 		}
+		ranks := map[Account]int{}
+		for _, a := range t.Accounts {
+			ranks[a] = d.rank(a)
+		}
 		slices.SortFunc(t.Accounts, func(a, b Account) int {
-			return cmp.Or(cmp.Compare(d.rank(a), d.rank(b)), cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
+			return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
 		})
 	}
 }
@@ -503,7 +511,7 @@ func (d *discovery) rank(a Account) int {
 
 // bound reports whether a binding gives an account rights.
 func (d *discovery) bound(a Account) bool {
-	return slices.ContainsFunc(d.grants, func(g grant) bool { return slices.ContainsFunc(g.subjects, a.isSubject) })
+	return slices.ContainsFunc(a.subjects(), func(s rbacv1.Subject) bool { return len(d.bySubject[s]) > 0 })
 }
 
 // appliedByTenant reports whether a tenant's Flux object applied a binding.

@@ -83,6 +83,18 @@ func (a Account) isSubject(s rbacv1.Subject) bool {
 		s.Kind == rbacv1.UserKind && s.Name == a.User() || s.Kind == rbacv1.GroupKind && slices.Contains(a.Groups(), s.Name)
 }
 
+// subjects returns the subjects that are the account, as [Account.isSubject] compares them.
+func (a Account) subjects() []rbacv1.Subject {
+	all := []rbacv1.Subject{
+		{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name},
+		{Kind: rbacv1.UserKind, Name: a.User()},
+	}
+	for _, group := range a.Groups() {
+		all = append(all, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
+	}
+	return all
+}
+
 // sourceOf returns the source of a Kustomization, or of the chart in a HelmRelease.
 func sourceOf(u unstructured.Unstructured) flux.Ref {
 	at := []string{"spec", "sourceRef"}

@@ -64,43 +64,48 @@ func (d *discovery) assignHolders() {
 			account := Account{a.Namespace, a.Name}
 			if slices.Contains(t.Namespaces, a.Namespace) || slices.Contains(t.Accounts, account) {
 				h := Holder{Owner: Owner{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}, Platform: d.accountOfPlatform(a)}
-				d.addHolder(t, h, account.isSubject)
+				d.addHolder(t, h, account.subjects())
 			}
 		}
 		everybody := Owner{Kind: rbacv1.UserKind, Name: anonymous}
-		d.addHolder(t, Holder{Owner: everybody}, everybody.subject)
+		d.addHolder(t, Holder{Owner: everybody}, everybody.subjects())
 		for _, o := range d.people(t) {
-			d.addHolder(t, Holder{Owner: o}, o.subject)
+			d.addHolder(t, Holder{Owner: o}, o.subjects())
 		}
 		// The first account alone needs no shape, because there is no other holder to compare with it.
+		places := map[string]string{}
 		for i := range t.Holders {
 			if len(t.Holders) > 1 || len(t.Accounts) == 0 || t.Holders[i].Account() != t.Accounts[0] {
-				d.locate(t, &t.Holders[i])
+				d.locate(t, &t.Holders[i], places)
 			}
 		}
 	}
 }
 
 // addHolder adds an identity with rights to a tenant's holders, unless it is an owner.
-func (d *discovery) addHolder(t *Tenant, h Holder, is func(rbacv1.Subject) bool) {
+func (d *discovery) addHolder(t *Tenant, h Holder, is []rbacv1.Subject) {
 	if slices.ContainsFunc(t.Owners, func(o Owner) bool { return o.User() == h.User() && o.Name == h.Name }) {
 		return
 	}
-	for _, g := range d.grants {
-		if slices.ContainsFunc(g.subjects, is) {
-			h.Rights = append(h.Rights, rightOf(g, h.String()))
-			h.grants = append(h.grants, g)
-		}
+	h.grants = d.grantsOf(is)
+	for _, g := range h.grants {
+		h.Rights = append(h.Rights, rightOf(g, h.String()))
 	}
 	if len(h.Rights) > 0 {
 		t.Holders = append(t.Holders, h)
 	}
 }
 
-// locate computes the places and the shape of a holder.
-func (d *discovery) locate(t *Tenant, h *Holder) {
+// locate computes the places and the shape of a holder. It keeps the place of each binding in places, since many holders
+// may have the same one.
+func (d *discovery) locate(t *Tenant, h *Holder, places map[string]string) {
 	for _, g := range h.grants {
-		h.places = append(h.places, d.roleShape(g)+" in "+d.placeOf(t, g.namespace))
+		place, known := places[g.name]
+		if !known {
+			place = d.roleShape(g) + " in " + d.placeOf(t, g.namespace)
+			places[g.name] = place
+		}
+		h.places = append(h.places, place)
 	}
 	h.Policies = d.bounds.distinguish(h.Owner)
 	sorted := slices.Clone(h.places)
@@ -151,11 +156,17 @@ func (d *discovery) madeWithNamespace(a corev1.ServiceAccount) bool {
 	})
 }
 
+// maxByHand is the maximum number of users and groups of a tenant whose bindings nothing of Flux applied. A tenant may have
+// the right to bind hundreds of thousands of invented users, and each of them takes time.
+const maxByHand = 1000
+
 // people returns the users and groups that the platform bound in namespaces of the tenant and in no
 // other namespace. Those who also work elsewhere, or have cluster-admin, are the platform's people.
-// Kubernetes' own users and groups belong to no tenant.
+// Kubernetes' own users and groups belong to no tenant. Of those whose bindings Flux did not apply, it returns the first maxByHand.
 func (d *discovery) people(t *Tenant) []Owner {
-	var found, elsewhere []Owner
+	var found []Owner
+	byHand := 0
+	known, elsewhere := map[Owner]bool{}, map[Owner]bool{}
 	for _, g := range d.grants {
 		for _, s := range g.subjects {
 			o := Owner{Kind: s.Kind, Name: s.Name}
@@ -164,13 +175,19 @@ func (d *discovery) people(t *Tenant) []Owner {
 			}
 			switch within := slices.Contains(t.Namespaces, g.namespace); {
 			case g.namespace != "" && !within, g.namespace == "" && g.role.Kind+"/"+g.role.Name == clusterAdmin:
-				elsewhere = append(elsewhere, o)
-			case within && !d.appliedByTenant(g) && !slices.Contains(found, o):
+				elsewhere[o] = true
+			case within && !known[o] && !d.appliedByTenant(g):
+				if g.applied == (flux.Ref{}) {
+					if byHand++; byHand > maxByHand {
+						continue
+					}
+				}
+				known[o] = true
 				found = append(found, o)
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(o Owner) bool { return slices.Contains(elsewhere, o) })
+	return slices.DeleteFunc(found, func(o Owner) bool { return elsewhere[o] })
 }
 
 // addPeople adds to the evidence about the platform's namespaces which users and groups have rights there by a

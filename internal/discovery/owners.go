@@ -74,6 +74,20 @@ func (o Owner) subject(s rbacv1.Subject) bool {
 		s.Kind == rbacv1.UserKind && s.Name == o.User()
 }
 
+// subjects returns the subjects that are the owner, as [Owner.subject] compares them.
+func (o Owner) subjects() []rbacv1.Subject {
+	all := []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: o.User()}}
+	if o.Kind == rbacv1.ServiceAccountKind {
+		all = append(all, rbacv1.Subject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	for _, group := range o.Groups() {
+		if group != "system:authenticated" {
+			all = append(all, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
+		}
+	}
+	return all
+}
+
 // readOwners reads the owners of each tenant with an object: a Tenant of Tenure, or else a
 // Capsule Tenant.
 func (d *discovery) readOwners(ctx context.Context, c client.Reader) error {

@@ -73,6 +73,37 @@ func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleB
 	return all
 }
 
+// bySubject returns the indexes of the grants of each subject.
+func bySubject(all []grant) map[rbacv1.Subject][]int {
+	indexes := map[rbacv1.Subject][]int{}
+	for i, g := range all {
+		for _, s := range g.subjects {
+			key := rbacv1.Subject{Kind: s.Kind, Name: s.Name}
+			if s.Kind == rbacv1.ServiceAccountKind {
+				key.Namespace = s.Namespace
+			}
+			if of := indexes[key]; len(of) == 0 || of[len(of)-1] != i {
+				indexes[key] = append(of, i)
+			}
+		}
+	}
+	return indexes
+}
+
+// grantsOf returns the grants that have one of the subjects, in order.
+func (d *discovery) grantsOf(subjects []rbacv1.Subject) []grant {
+	var indexes []int
+	for _, s := range subjects {
+		indexes = append(indexes, d.bySubject[s]...)
+	}
+	slices.Sort(indexes)
+	var found []grant
+	for _, i := range slices.Compact(indexes) {
+		found = append(found, d.grants[i])
+	}
+	return found
+}
+
 // appliedBy returns the Kustomization that applied an object, as NAMESPACE/NAME, or "".
 func appliedBy(o metav1.Object) string {
 	by := flux.AppliedBy(o.GetLabels())
