@@ -124,7 +124,7 @@ func testLoadBalancer(r run) {
 	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
 	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "--field-manager=load-balancer", "-p", `{"spec":{"type":"LoadBalancer"}}`)
 	// Flux reverts what kubectl changes under its own name.
-	admin.runs("flux", "reconcile", "kustomization", "tenure-manager", "--namespace", "flux-system")
+	admin.runs("flux", "reconcile", "kustomization", "tenure", "--namespace", "flux-system")
 	admin.runs("kubectl", "wait", "-n", "flux-system", "service/tenure-proxy", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=5m")
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
 	r.tenure(r.Kubeconfig, "kubeconfig", "one", "-o", file)

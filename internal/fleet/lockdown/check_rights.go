@@ -123,7 +123,7 @@ func (c Cluster) identities(ctx context.Context) ([]Identity, error) {
 			return nil, fmt.Errorf("cannot read Tenant %s: %w", u.GetName(), err)
 		}
 		for _, o := range t.Spec.Owners {
-			all = append(all, Identity{t.Name, rbacv1.Subject{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}})
+			all = append(all, Identity{t.Name, rbacv1.Subject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}})
 		}
 	}
 	return all, nil

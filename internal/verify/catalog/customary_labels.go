@@ -289,10 +289,10 @@ func (c *customs) tenantOf(namespace string) *Scenario {
 func (e *Scenario) ordinaryOf(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured {
 	var own *unstructured.Unstructured
 	pod := hardenedPod("own", nil)(e)
-	switch kind := u.GroupVersionKind().GroupKind(); {
-	case kind == schema.GroupKind{Kind: "Pod"}:
+	switch kind := u.GroupVersionKind().GroupKind(); kind {
+	case schema.GroupKind{Kind: "Pod"}:
 		own = pod
-	case kind == schema.GroupKind{Kind: "ConfigMap"}:
+	case schema.GroupKind{Kind: "ConfigMap"}:
 		own = configMap(e.Namespace, name("own"))
 	default:
 		for _, w := range workloads {
